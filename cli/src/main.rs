@@ -1,0 +1,3 @@
+//! The `waystation` program.
+
+fn main() {}

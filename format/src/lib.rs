@@ -1,0 +1,14 @@
+//! Waystation's metadata and region algebra: parse, validate, encode, derive.
+//!
+//! This crate knows what the bytes of a checkpoint mean and which rules bind them. It does no
+//! I/O and holds no `unsafe`: files are the business of `waystation-store`, reading and writing
+//! checkpoints that of `waystation-reader` and `waystation-writer`.
+
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod registry;
+
+pub use error::{Error, Location, Result};
+pub use registry::rules as rule;
+pub use registry::{Class, Code, Dtype, Presence, Role, ShardClass, limits};

@@ -1,0 +1,1 @@
+//! Opens, verifies and reads Waystation checkpoints.

@@ -1,0 +1,1 @@
+//! Writes and commits Waystation checkpoints.

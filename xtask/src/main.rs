@@ -1,0 +1,51 @@
+//! The project's own tasks, run as `cargo xtask <task>`.
+//!
+//! It reads the spec and its registry, and runs tools; it must not depend on any other crate of
+//! the workspace, so that it runs when they do not compile.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
+
+mod generate;
+mod markdown;
+mod registry;
+mod rust;
+mod spec;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Failures are sentences for the person at the terminal.
+type Result<T, E = String> = std::result::Result<T, E>;
+
+const USAGE: &str = "usage: cargo xtask <task>
+
+  gen           write what follows from spec/registry and the chapters
+  gen --check   compare instead of writing; fail when a file drifted
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let done = match words.as_slice() {
+        ["gen"] => generate::run(&root, false),
+        ["gen", "--check"] => generate::run(&root, true),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository's root: the folder above this crate's.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}

@@ -1,0 +1,187 @@
+//! The registry as it stands in `spec/registry/*.toml`. Knows the files' members; judges only
+//! what their types say.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+
+/// All of `spec/registry`.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pub(crate) classes: Vec<Class>,
+    pub(crate) codes: Vec<Code>,
+    pub(crate) dtypes: Vec<Dtype>,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) features: Vec<Feature>,
+    pub(crate) kinds: Vec<Kind>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Class {
+    pub(crate) id: String,
+    pub(crate) meaning: String,
+    pub(crate) exit: u8,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Code {
+    pub(crate) id: String,
+    pub(crate) class: String,
+    pub(crate) meaning: String,
+    pub(crate) remedy: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Dtype {
+    pub(crate) id: String,
+    pub(crate) bits: u32,
+    pub(crate) header: HeaderForm,
+    pub(crate) elements: String,
+}
+
+/// How a chunk of a dtype stands in a shard's header.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HeaderForm {
+    #[serde(rename = "self")]
+    Own,
+    Bytes,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limit {
+    pub(crate) id: String,
+    pub(crate) value: u64,
+    pub(crate) unit: String,
+    pub(crate) meaning: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Role {
+    pub(crate) id: String,
+    pub(crate) class: ShardClass,
+    pub(crate) slot: Presence,
+    pub(crate) owner: Presence,
+    pub(crate) meaning: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ShardClass {
+    Model,
+    State,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Presence {
+    Required,
+    Optional,
+    Forbidden,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Slot {
+    pub(crate) id: String,
+    pub(crate) role: String,
+    pub(crate) torch: Option<String>,
+    pub(crate) optax: Option<String>,
+    pub(crate) meaning: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Feature {
+    pub(crate) id: String,
+    pub(crate) status: Status,
+    pub(crate) meaning: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    Reserved,
+    Active,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Kind {
+    pub(crate) id: String,
+    pub(crate) meaning: String,
+}
+
+impl Registry {
+    /// Reads every file of `folder`.
+    pub(crate) fn load(folder: &Path) -> Result<Self> {
+        Ok(Self {
+            classes: table(folder, "classes", "class")?,
+            codes: table(folder, "codes", "code")?,
+            dtypes: table(folder, "dtypes", "dtype")?,
+            limits: table(folder, "limits", "limit")?,
+            roles: table(folder, "roles", "role")?,
+            slots: table(folder, "slots", "slot")?,
+            features: table(folder, "features", "feature")?,
+            kinds: table(folder, "record-kinds", "kind")?,
+        })
+    }
+
+    /// What is wrong with it, one sentence each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        twice("classes", self.classes.iter().map(|c| c.id.clone()), &mut found);
+        twice("codes", self.codes.iter().map(|c| c.id.clone()), &mut found);
+        twice("dtypes", self.dtypes.iter().map(|d| d.id.clone()), &mut found);
+        twice("limits", self.limits.iter().map(|l| l.id.clone()), &mut found);
+        twice("roles", self.roles.iter().map(|r| r.id.clone()), &mut found);
+        twice("slots", self.slots.iter().map(|s| format!("{} {}", s.role, s.id)), &mut found);
+        twice("features", self.features.iter().map(|f| f.id.clone()), &mut found);
+        twice("record-kinds", self.kinds.iter().map(|k| k.id.clone()), &mut found);
+        for code in &self.codes {
+            if !self.classes.iter().any(|class| class.id == code.class) {
+                found.push(format!("code {}: no class {}", code.id, code.class));
+            }
+        }
+        for slot in &self.slots {
+            if !self.roles.iter().any(|role| role.id == slot.role) {
+                found.push(format!("slot {}: no role {}", slot.id, slot.role));
+            }
+        }
+        found
+    }
+}
+
+/// The array `member`, the only member of `folder/file.toml`.
+fn table<T: DeserializeOwned>(folder: &Path, file: &str, member: &str) -> Result<Vec<T>> {
+    let path = folder.join(file).with_extension("toml");
+    let name = path.display();
+    let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+    let mut all: std::collections::BTreeMap<String, Vec<T>> =
+        toml::from_str(&text).map_err(|e| format!("{name}: {e}"))?;
+    let rows = all.remove(member).unwrap_or_default();
+    match all.keys().next() {
+        Some(other) => Err(format!("{name}: unknown table {other}")),
+        None => Ok(rows),
+    }
+}
+
+fn twice(file: &str, ids: impl Iterator<Item = String>, found: &mut Vec<String>) {
+    let mut seen = std::collections::BTreeSet::new();
+    for id in ids {
+        if !seen.insert(id.clone()) {
+            found.push(format!("{file}: {id} stands twice"));
+        }
+    }
+}
