@@ -8,7 +8,9 @@
 
 mod error;
 pub mod registry;
+pub mod session;
 
 pub use error::{Error, Location, Result};
 pub use registry::rules as rule;
 pub use registry::{Class, Code, Dtype, Presence, Role, ShardClass, limits};
+pub use session::{Attempt, Incarnation};
