@@ -6,11 +6,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arith;
+pub mod dims;
 mod error;
+pub mod region;
 pub mod registry;
 pub mod session;
 
+pub use dims::Dims;
 pub use error::{Error, Location, Result};
+pub use region::Region;
 pub use registry::rules as rule;
 pub use registry::{Class, Code, Dtype, Presence, Role, ShardClass, limits};
 pub use session::{Attempt, Incarnation};
