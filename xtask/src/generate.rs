@@ -49,6 +49,7 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
             println!("wrote {name}");
         }
     }
+    println!("{} rules, {} codes, {} files", rules.len(), registry.codes.len(), files.len());
     if problems.is_empty() { Ok(()) } else { Err(format!("gen:\n  {}", problems.join("\n  "))) }
 }
 

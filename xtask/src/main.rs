@@ -10,6 +10,8 @@ mod markdown;
 mod registry;
 mod rust;
 mod spec;
+mod stages;
+mod tree;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +23,8 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   gen           write what follows from spec/registry and the chapters
   gen --check   compare instead of writing; fail when a file drifted
+  tree          check lengths of source files, and that no file names a machine
+  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python
 ";
 
 fn main() -> ExitCode {
@@ -30,6 +34,8 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["gen"] => generate::run(&root, false),
         ["gen", "--check"] => generate::run(&root, true),
+        ["tree"] => tree::run(&root),
+        ["test", stages @ ..] => stages::run(&root, stages),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

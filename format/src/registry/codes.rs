@@ -596,7 +596,7 @@ pub enum Class {
     Limit,
     /// The environment failed; nothing is said about the checkpoint.
     Io,
-    /// The caller asked for something that cannot be.
+    /// The caller asked for something that cannot be, given what is there. (The program answers a command line that it cannot follow with 2.)
     Usage,
 }
 
@@ -649,9 +649,9 @@ impl Class {
             | Class::Corrupt
             | Class::Incomplete
             | Class::Unsupported
-            | Class::Limit => 1,
+            | Class::Limit
+            | Class::Usage => 1,
             Class::Io => 3,
-            Class::Usage => 2,
         }
     }
 }

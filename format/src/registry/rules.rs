@@ -1366,7 +1366,7 @@ pub const RULES: &[RuleInfo] = &[
         id: RUN_LATEST,
         actor: "Reader",
         depth: "C",
-        codes: &[Code::NoCheckpoint],
+        codes: &[Code::NoCheckpoint, Code::Rejected],
         chapter: "11-commit.md",
         text: "`latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text.",
     },

@@ -1,0 +1,125 @@
+//! `cargo xtask test`: everything that must hold before a change lands, one stage after another.
+//! Knows which tools prove what; their output goes to the terminal untouched.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::{Result, generate, tree};
+
+/// A stage does its work and says in an error what failed.
+type Work = fn(&Path) -> Result<Outcome>;
+
+enum Outcome {
+    Passed,
+    /// There is nothing to run, and why.
+    Absent(String),
+}
+
+/// In order: quick ones first, so that a slip is seen in seconds.
+const STAGES: [(&str, Work); 7] = [
+    ("fmt", |root| cargo(root, &["fmt", "--all", "--check"])),
+    ("tree", |root| tree::run(root).map(|()| Outcome::Passed)),
+    ("gen", |root| generate::run(root, true).map(|()| Outcome::Passed)),
+    ("clippy", |root| {
+        cargo(root, &["clippy", "--locked", "--workspace", "--all-targets", "--", "-Dwarnings"])
+    }),
+    ("doc", doc),
+    ("test", |root| cargo(root, &["test", "--locked", "--workspace"])),
+    ("python", python),
+];
+
+/// Runs the stages named in `only`, or all, and stops at the first failure.
+///
+/// # Errors
+/// The stage that failed, or a name that is no stage.
+pub(crate) fn run(root: &Path, only: &[&str]) -> Result<()> {
+    let names: Vec<&str> = STAGES.iter().map(|(name, _)| *name).collect();
+    if let Some(other) = only.iter().find(|name| !names.contains(name)) {
+        return Err(format!("no stage {other}; there are {}", names.join(", ")));
+    }
+    let mut summary = Vec::new();
+    let mut failed = None;
+    for (name, work) in STAGES {
+        if !only.is_empty() && !only.contains(&name) {
+            continue;
+        }
+        if failed.is_some() {
+            summary.push(format!("{name:<8} not run"));
+            continue;
+        }
+        println!("\n=== {name} ===");
+        let start = Instant::now();
+        let done = work(root);
+        let time = seconds(start.elapsed());
+        match done {
+            Ok(Outcome::Passed) => summary.push(format!("{name:<8} passed {time}")),
+            Ok(Outcome::Absent(why)) => {
+                println!("{why}");
+                summary.push(format!("{name:<8} ABSENT: {why}"));
+            }
+            Err(why) => {
+                summary.push(format!("{name:<8} FAILED {time}"));
+                failed = Some((name, why));
+            }
+        }
+    }
+    println!("\n=== summary ===\n{}", summary.join("\n"));
+    match failed {
+        None => Ok(()),
+        Some((name, why)) => Err(format!("stage {name} failed: {why}")),
+    }
+}
+
+/// Documentation without broken links.
+fn doc(root: &Path) -> Result<Outcome> {
+    let mut command = cargo_command(root);
+    command.args(["doc", "--locked", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-Dwarnings");
+    status(command)
+}
+
+/// The independent reader in Python and its own tests.
+fn python(root: &Path) -> Result<Outcome> {
+    let folder = "conformance/adapters/python";
+    if !root.join(folder).is_dir() {
+        return Ok(Outcome::Absent(format!("{folder} is not there")));
+    }
+    let mut command = Command::new("python3");
+    command.args(["-m", "unittest", "discover", "-v", "-s", folder]).current_dir(root);
+    status(command)
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Result<Outcome> {
+    let mut command = cargo_command(root);
+    command.args(arguments);
+    status(command)
+}
+
+/// The cargo that runs this program.
+fn cargo_command(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+fn status(mut command: Command) -> Result<Outcome> {
+    let shown = format!("{command:?}");
+    let status = command.status().map_err(|e| format!("{shown}: {e}"))?;
+    if status.success() { Ok(Outcome::Passed) } else { Err(format!("{shown}: {status}")) }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_stage_is_named() {
+        let why = run(Path::new("."), &["fmt", "lint"]).unwrap_err();
+        assert!(why.contains("lint") && why.contains("clippy"), "{why}");
+    }
+}
