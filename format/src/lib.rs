@@ -7,12 +7,16 @@
 #![forbid(unsafe_code)]
 
 pub mod arith;
+pub mod commit_file;
+pub mod digest;
 pub mod dims;
 mod error;
+pub mod names;
 pub mod region;
 pub mod registry;
 pub mod session;
 
+pub use digest::Digest;
 pub use dims::Dims;
 pub use error::{Error, Location, Result};
 pub use region::Region;
