@@ -93,6 +93,14 @@ impl Error {
         self
     }
 
+    /// Puts the place of the value that was checked before the pointer within it.
+    #[must_use]
+    pub(crate) fn under_pointer(mut self, prefix: &str) -> Self {
+        let within = self.0.location.pointer.take().unwrap_or_default();
+        self.0.location.pointer = Some(format!("{prefix}{within}"));
+        self
+    }
+
     /// Names the tensor by its identity key, unless one is already named.
     #[must_use]
     pub fn in_tensor(mut self, key: impl Into<String>) -> Self {

@@ -1,0 +1,17 @@
+//! Canonical JSON (chapter 2): the one form in which all metadata stands.
+//!
+//! It knows the form and how to walk and write it. It must not know any member of any file.
+//! A text is proven canonical first ([`check_canonical`]); [`Cursor`] then walks it and never
+//! has to look twice.
+
+mod canonical;
+mod cursor;
+mod encode;
+mod pointer;
+mod value;
+
+pub use canonical::{check_canonical, check_canonical_value};
+pub use cursor::{Cursor, Items, Kind, Members};
+pub use encode::{Encoder, string as encode_string};
+pub use pointer::pointer_at;
+pub use value::Value;
