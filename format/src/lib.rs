@@ -9,6 +9,7 @@
 pub mod arith;
 pub mod commit_file;
 pub mod digest;
+pub mod companion;
 pub mod cover;
 pub mod crc;
 pub mod dims;
@@ -21,6 +22,7 @@ pub mod pack;
 pub mod region;
 pub mod registry;
 pub mod session;
+pub mod shard;
 
 pub use digest::Digest;
 pub use dims::Dims;
