@@ -122,40 +122,57 @@ fn copy_bytes(from: &[u8], source: u64, to: &mut [u8], target: u64, count: u64) 
 }
 
 /// Copies `count` bits; none when a place is outside its buffer.
-fn copy_bits(
+fn copy_bits(from: &[u8], source: u64, to: &mut [u8], target: u64, count: u64) -> Option<()> {
+    // Up to the first whole byte of the target, its whole bytes, and what is left.
+    let head = (target.wrapping_neg() & 7).min(count);
+    copy_few_bits(from, source, to, target, head)?;
+    let (source, target) = (source.saturating_add(head), target.saturating_add(head));
+    let count = count.saturating_sub(head);
+    copy_whole_bytes(from, source, to, target >> 3, count >> 3)?;
+    let body = count & !7;
+    copy_few_bits(from, source.saturating_add(body), to, target.saturating_add(body), count & 7)
+}
+
+/// Copies `count` bytes from bit `source` to byte `target`.
+fn copy_whole_bytes(
     from: &[u8],
-    mut source: u64,
+    source: u64,
     to: &mut [u8],
-    mut target: u64,
-    mut count: u64,
+    target: u64,
+    count: u64,
 ) -> Option<()> {
-    // Whole bytes on both sides, once the target has come to the beginning of one.
-    while count > 0 {
-        let (source_shift, target_shift) = (source & 7, target & 7);
-        if source_shift == 0 && target_shift == 0 && count >= 8 {
-            copy_bytes(from, source >> 3, to, target >> 3, count >> 3)?;
-            let copied = count & !7;
-            source = source.saturating_add(copied);
-            target = target.saturating_add(copied);
-            count &= 7;
-            continue;
-        }
-        // The bits that remain of the target's byte, from one or two bytes of the source.
-        let step = count.min(8_u64.saturating_sub(target_shift));
-        let index = usize::try_from(source >> 3).ok()?;
-        let low = u16::from(*from.get(index)?);
-        let spans = source_shift.saturating_add(step) > 8;
-        let high = if spans { u16::from(*from.get(index.checked_add(1)?)?) } else { 0 };
-        let value = (low | (high << 8)) >> source_shift;
-        let mask = (0xff_u16 >> 8_u64.saturating_sub(step)) & 0xff;
-        let byte = to.get_mut(usize::try_from(target >> 3).ok()?)?;
-        let [keep, set] = [!(mask << target_shift), (value & mask) << target_shift]
-            .map(|bits| bits.to_le_bytes()[0]);
-        *byte = (*byte & keep) | set;
-        source = source.saturating_add(step);
-        target = target.saturating_add(step);
-        count = count.saturating_sub(step);
+    let shift = source & 7;
+    if shift == 0 || count == 0 {
+        return copy_bytes(from, source >> 3, to, target, count);
     }
+    let count = usize::try_from(count).ok()?;
+    // Each byte has its low bits from one source byte and its high bits from the next.
+    let low = from.get(usize::try_from(source >> 3).ok()?..)?;
+    let high = low.get(1..=count)?;
+    let to = to.get_mut(usize::try_from(target).ok()?..)?.get_mut(..count)?;
+    let back = 8_u64.saturating_sub(shift);
+    for ((byte, low), high) in to.iter_mut().zip(low).zip(high) {
+        *byte = (low >> shift) | (high << back);
+    }
+    Some(())
+}
+
+/// Copies `count` bits, at most 8, that lie in one byte of the target.
+fn copy_few_bits(from: &[u8], source: u64, to: &mut [u8], target: u64, count: u64) -> Option<()> {
+    if count == 0 {
+        return Some(());
+    }
+    let (source_shift, target_shift) = (source & 7, target & 7);
+    let index = usize::try_from(source >> 3).ok()?;
+    let low = u16::from(*from.get(index)?);
+    let spans = source_shift.saturating_add(count) > 8;
+    let high = if spans { u16::from(*from.get(index.checked_add(1)?)?) } else { 0 };
+    let value = (low | (high << 8)) >> source_shift;
+    let mask = 0xff_u16 >> 8_u64.saturating_sub(count);
+    let byte = to.get_mut(usize::try_from(target >> 3).ok()?)?;
+    let [keep, set] =
+        [!(mask << target_shift), (value & mask) << target_shift].map(|bits| bits.to_le_bytes()[0]);
+    *byte = (*byte & keep) | set;
     Some(())
 }
 
