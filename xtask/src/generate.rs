@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::Result;
 use crate::registry::Registry;
 use crate::spec::{self, Rule};
-use crate::{markdown, rust};
+use crate::{markdown, rust, schema};
 
 /// Writes the generated files, or with `check` compares them.
 ///
@@ -29,6 +29,9 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
         let text = rustfmt(root, &text).map_err(|e| format!("{name}: {e}"))?;
         files.push((root.join("format/src/registry").join(name), text));
     }
+    for (name, text) in schema::files(&registry)? {
+        files.push((root.join("spec/schema").join(name), text));
+    }
     for chapter in &chapters {
         match markdown::fill(&chapter.text, &registry, &rules) {
             Ok(text) => files.push((chapter.path.clone(), text)),
@@ -45,6 +48,9 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
         if check {
             problems.push(format!("{name} drifted: run `cargo xtask gen`"));
         } else {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(|e| format!("{name}: {e}"))?;
+            }
             fs::write(path, text).map_err(|e| format!("{name}: {e}"))?;
             println!("wrote {name}");
         }

@@ -9,6 +9,7 @@ mod generate;
 mod markdown;
 mod registry;
 mod rust;
+mod schema;
 mod spec;
 mod stages;
 mod tree;

@@ -99,6 +99,8 @@ pub const IDENTITY_LEFT_OUT: &str = "identity.left-out";
 pub const IDENTITY_UNKNOWN_SLOT: &str = "identity.unknown-slot";
 /// An alias MUST have role `param` or `buffer`, and its target the same role. (Both)
 pub const ALIAS_ROLE: &str = "alias.role";
+/// `of` MUST be an array of the six values of an identity; the rules of this chapter hold for them, with their codes. (Both)
+pub const ALIAS_FORM: &str = "alias.form";
 /// The target MUST be a tensor of the same checkpoint, not an alias. (Both)
 pub const ALIAS_TARGET: &str = "alias.target";
 /// The target MUST have at least one chunk. (Both)
@@ -111,11 +113,11 @@ pub const TENSOR_DTYPE: &str = "tensor.dtype";
 pub const TENSOR_RANK: &str = "tensor.rank";
 /// Each number of `valid` MUST NOT be above that of `shape`, and at least one is below it. (Both)
 pub const TENSOR_VALID: &str = "tensor.valid";
-/// `axes` MUST be absent where there is no `slot`; its numbers are below `dimensions` and none stands twice. (Both)
+/// `axes` MUST be absent where there is no `slot` and where every element would be null; its numbers are below `dimensions` and none stands twice. (Both)
 pub const TENSOR_AXES: &str = "tensor.axes";
 /// The product of the non-zero numbers of `shape` and the bits of `dtype` MUST NOT be above `tensor-bits`. (Both)
 pub const TENSOR_SIZE: &str = "tensor.size";
-/// `native` MUST have at least one entry, sorted by framework, each framework once and a name as in chapter 4; a path has 1 to 64 elements. (Both)
+/// `native` MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. (Both)
 pub const TENSOR_NATIVE: &str = "tensor.native";
 /// A tensor of role `blob` MUST have dtype `U8` and one axis. (Both)
 pub const TENSOR_BLOB: &str = "tensor.blob";
@@ -131,8 +133,10 @@ pub const CHUNK_NONEMPTY: &str = "chunk.nonempty";
 pub const CHUNK_BOUNDS: &str = "chunk.bounds";
 /// `writer` and `shard` MUST name a shard of the manifest, of the class that the registry gives for the tensor's role, and the chunk's bytes lie within its length. (Both)
 pub const CHUNK_SHARD: &str = "chunk.shard";
-/// Chunks of a tensor MUST be sorted by `at`, compared number by number, strictly ascending. (Both)
+/// Chunks of a tensor MUST be sorted by `at`, compared number by number. (Both)
 pub const CHUNK_ORDER: &str = "chunk.order";
+/// The bytes of two chunks of one tensor MUST NOT overlap. (Both)
+pub const CHUNK_APART: &str = "chunk.apart";
 /// The table index MUST be present exactly when the chunk has more than B bytes, and its blocks lie within the shard's table. (Both)
 pub const CHUNK_TABLE_INDEX: &str = "chunk.table-index";
 /// A tensor MUST NOT be split along more than `split-axes` axes: those along which some chunk's extent is below the shape. (Both)
@@ -141,10 +145,12 @@ pub const CHUNK_SPLIT: &str = "chunk.split";
 pub const COVER_GAP: &str = "cover.gap";
 /// Every element of a tensor's shape MUST lie in exactly one of its chunks. (Both)
 pub const COVER_EXACT: &str = "cover.exact";
-/// `block` MUST be absent unless the role is `quant`, and be at least 1. (Both)
+/// `block` MUST be absent unless the role is `quant`. (Both)
 pub const COMPANION_ROLE: &str = "companion.role";
 /// A reader asked for a region of a flat companion MUST refuse it unless the region and every chunk that it meets are each a run of the flattened shape that begins at a multiple of `block` and ends at one or at the end of the tensor. (Reader)
 pub const COMPANION_REGION: &str = "companion.region";
+/// A program that splits a checkpoint anew MUST keep the boxes of a flat companion that it cannot read whole, and their bytes as they are. (Keeper)
+pub const COMPANION_REWRITE: &str = "companion.rewrite";
 /// The offsets, table indices, `crc_table` and `bytes` that a part gives for a shard MUST be those that this function gives for the shard's chunks in the order of their offsets. (Both)
 pub const SHARD_LAYOUT: &str = "shard.layout";
 /// Every shard of a part MUST have at least one chunk. (Both)
@@ -165,7 +171,7 @@ pub const SHARD_HEADER_SIZE: &str = "shard.header-size";
 pub const SHARD_PADS: &str = "shard.pads";
 /// A reader MUST NOT take a chunk's place, dtype or shape from a shard's header. (Reader)
 pub const SHARD_NO_PARSE: &str = "shard.no-parse";
-/// A part MUST be named by its writer and by the first 16 hex digits of its own SHA-256 (3.1). (Both)
+/// A part MUST be named by its `writer` and by the first 16 hex digits of its own SHA-256 (3.1). (Both)
 pub const PART_NAME: &str = "part.name";
 /// `format` MUST be `waystation`, and `kind` that of the file. (Both)
 pub const COMMON_FORMAT: &str = "common.format";
@@ -211,7 +217,7 @@ pub const DERIVE_KEEP: &str = "derive.keep";
 pub const PAGE_CUT: &str = "page.cut";
 /// `page` MUST be the number in the file's name, counted from 0, and `kind` that of the name. (Both)
 pub const PAGE_NUMBER: &str = "page.number";
-/// Keys MUST be strictly ascending within a page, the first be the one that the manifest states, and the last be below the first of the next page. (Both)
+/// A page MUST have at least one entry, and its keys be strictly ascending, the first be the one that the manifest states, and the last be below the first of the next page. (Both)
 pub const PAGE_ORDER: &str = "page.order";
 /// A page MUST have the length and SHA-256 that the manifest states. (Both)
 pub const PAGE_DIGEST: &str = "page.digest";
@@ -281,8 +287,10 @@ pub const COMMIT_DONE: &str = "commit.done";
 pub const RUN_DELETED: &str = "run.deleted";
 /// `latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text. (Reader)
 pub const RUN_LATEST: &str = "run.latest";
-/// A reader MUST NOT take an I/O error for absence: if it cannot tell whether an attempt that would come before its answer is complete, it answers with the error. (Reader)
+/// A reader MUST NOT take an I/O error for absence, nor pass over a checkpoint because it is of a version or has a feature that the reader does not support: if an attempt that would come before its answer meets an error of class `io` or `unsupported`, it answers with that error. (Reader)
 pub const RUN_ERRORS: &str = "run.errors";
+/// `latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code. (Reader)
+pub const RUN_REJECTED: &str = "run.rejected";
 /// A reader MUST report each attempt that it skipped before its answer, and why. (Reader)
 pub const RUN_REPORT: &str = "run.report";
 /// One process of a job SHOULD resolve `latest`; the others open by directory and check the digest in the commit file. (Reader)
@@ -643,12 +651,20 @@ pub const RULES: &[RuleInfo] = &[
         text: "An alias MUST have role `param` or `buffer`, and its target the same role.",
     },
     RuleInfo {
+        id: ALIAS_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "04-identity.md",
+        text: "`of` MUST be an array of the six values of an identity; the rules of this chapter hold for them, with their codes.",
+    },
+    RuleInfo {
         id: ALIAS_TARGET,
         actor: "Both",
         depth: "O",
         codes: &[Code::BadAlias],
         chapter: "04-identity.md",
-        text: "The target MUST be a tensor of the same checkpoint, not an alias.",
+        text: "The target MUST be a tensor of the same checkpoint, not an alias. A reader checks this when it reads the alias, a validator after all pages.",
     },
     RuleInfo {
         id: ALIAS_ELEMENTS,
@@ -696,7 +712,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadIdentity],
         chapter: "05-tensors.md",
-        text: "`axes` MUST be absent where there is no `slot`; its numbers are below `dimensions` and none stands twice.",
+        text: "`axes` MUST be absent where there is no `slot` and where every element would be null; its numbers are below `dimensions` and none stands twice.",
     },
     RuleInfo {
         id: TENSOR_SIZE,
@@ -712,7 +728,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember],
         chapter: "05-tensors.md",
-        text: "`native` MUST have at least one entry, sorted by framework, each framework once and a name as in chapter 4; a path has 1 to 64 elements.",
+        text: "`native` MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. A framework is a name as in chapter 4, with its code.",
     },
     RuleInfo {
         id: TENSOR_BLOB,
@@ -776,7 +792,15 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadOrder],
         chapter: "05-tensors.md",
-        text: "Chunks of a tensor MUST be sorted by `at`, compared number by number, strictly ascending.",
+        text: "Chunks of a tensor MUST be sorted by `at`, compared number by number. Two chunks with equal `at` are not out of order: they break the rule of cover.",
+    },
+    RuleInfo {
+        id: CHUNK_APART,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadChunk],
+        chapter: "05-tensors.md",
+        text: "The bytes of two chunks of one tensor MUST NOT overlap.",
     },
     RuleInfo {
         id: CHUNK_TABLE_INDEX,
@@ -816,7 +840,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadIdentity],
         chapter: "05-tensors.md",
-        text: "`block` MUST be absent unless the role is `quant`, and be at least 1.",
+        text: "`block` MUST be absent unless the role is `quant`.",
     },
     RuleInfo {
         id: COMPANION_REGION,
@@ -825,6 +849,14 @@ pub const RULES: &[RuleInfo] = &[
         codes: &[Code::BlockBoundary],
         chapter: "05-tensors.md",
         text: "A reader asked for a region of a flat companion MUST refuse it unless the region and every chunk that it meets are each a run of the flattened shape that begins at a multiple of `block` and ends at one or at the end of the tensor. What it returns is then one element for each block of the region.",
+    },
+    RuleInfo {
+        id: COMPANION_REWRITE,
+        actor: "Keeper",
+        depth: "",
+        codes: &[Code::BlockBoundary],
+        chapter: "05-tensors.md",
+        text: "A program that splits a checkpoint anew MUST keep the boxes of a flat companion that it cannot read whole, and their bytes as they are. A program that lists or exports whole tensors answers `block-boundary` for it and goes on with the others.",
     },
     RuleInfo {
         id: SHARD_LAYOUT,
@@ -880,7 +912,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[Code::HeaderMismatch],
         chapter: "06-shards.md",
-        text: "The key of a chunk MUST be its tensor's name if all of these hold: the chunk is the whole tensor; role `param` or `buffer`; component `main`; no scope; no `valid`; a dtype whose `header` is `self`; a name that does not begin with `__`. Otherwise it is `__ws__:` followed by the canonical JSON of `[identity key, at]`.",
+        text: "The key of a chunk MUST be its tensor's name if all of these hold: the chunk is the whole tensor; role `param` or `buffer`; component `main`; no scope; no `valid`; a dtype whose `header` is `self`; a name that does not begin with `__`. Otherwise it is `__ws__:` followed by the canonical JSON of `[identity, at]`.",
     },
     RuleInfo {
         id: SHARD_HEADER_SIZE,
@@ -912,7 +944,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::BadFormat],
         chapter: "07-parts.md",
-        text: "A part MUST be named by its writer and by the first 16 hex digits of its own SHA-256 (3.1).",
+        text: "A part MUST be named by its `writer` and by the first 16 hex digits of its own SHA-256 (3.1).",
     },
     RuleInfo {
         id: COMMON_FORMAT,
@@ -1096,7 +1128,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadOrder],
         chapter: "08-manifest.md",
-        text: "Keys MUST be strictly ascending within a page, the first be the one that the manifest states, and the last be below the first of the next page.",
+        text: "A page MUST have at least one entry, and its keys be strictly ascending, the first be the one that the manifest states, and the last be below the first of the next page.",
     },
     RuleInfo {
         id: PAGE_DIGEST,
@@ -1376,7 +1408,15 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::Io, Code::IoDenied],
         chapter: "11-commit.md",
-        text: "A reader MUST NOT take an I/O error for absence: if it cannot tell whether an attempt that would come before its answer is complete, it answers with the error.",
+        text: "A reader MUST NOT take an I/O error for absence, nor pass over a checkpoint because it is of a version or has a feature that the reader does not support: if an attempt that would come before its answer meets an error of class `io` or `unsupported`, it answers with that error. Attempts with errors of other classes are skipped.",
+    },
+    RuleInfo {
+        id: RUN_REJECTED,
+        actor: "Reader",
+        depth: "C",
+        codes: &[Code::Rejected],
+        chapter: "11-commit.md",
+        text: "`latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code. A reader MAY open it by its path; a validator notes the marker.",
     },
     RuleInfo {
         id: RUN_REPORT,
@@ -1504,7 +1544,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::BadRegion],
         chapter: "12-reading.md",
-        text: "A region MUST have the rank of the tensor and lie within its shape.",
+        text: "A region MUST have the rank of the tensor and lie within its shape. An extent may be zero; the region then has no bytes.",
     },
     RuleInfo {
         id: READ_ALIAS,
@@ -1584,7 +1624,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::BadMember],
         chapter: "13-versions.md",
-        text: "A feature's name MUST be 1 to 64 of the characters `a-z 0-9 - . /`, and stand once in `optional` and `required` together.",
+        text: "A feature's name MUST be 1 to 64 of the characters `a-z 0-9 - . /`, and each list be strictly ascending by byte, no name standing in both.",
     },
     RuleInfo {
         id: FEATURE_REWRITE,

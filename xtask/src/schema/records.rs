@@ -1,0 +1,79 @@
+//! Definitions of chapter 9: records and value trees.
+
+use serde_json::{Value, json};
+
+use super::{Defs, Limits, hex, list, object, to, tuple};
+use crate::Result;
+
+pub(super) fn defs(limits: &Limits<'_>) -> Result<Defs> {
+    let max_integer = limits.get("max-integer")?;
+    let digits = limits.get("inline-bytes")?.saturating_mul(2);
+    let mut record = object([
+        ("coordinate?", to("coordinate")),
+        ("kind", to("name")),
+        ("name", to("name")),
+        ("value", json!({ "type": "object" })),
+    ]);
+    if let Some(record) = record.as_object_mut() {
+        record.insert("if".to_owned(), json!({ "properties": { "kind": { "const": "value" } } }));
+        record.insert("then".to_owned(), json!({ "properties": { "value": to("value") } }));
+    }
+    let bare = json!({
+        "anyOf": [
+            { "type": ["null", "boolean", "string"] },
+            to("safe_integer"),
+        ],
+    });
+    // Larger magnitudes than `max-integer` have 16 digits or more.
+    let long_integer = json!({ "type": "string", "pattern": "^-?[1-9][0-9]{15,}$" });
+    let key = json!({
+        "anyOf": [{ "type": "string" }, to("safe_integer"), object([("int", to("long_integer"))])],
+    });
+    let pair = tuple(2, [key, to("tree")]);
+    let wrapped = one_of_members([
+        ("int", to("long_integer")),
+        ("f64", hex(16)),
+        ("f32", hex(8)),
+        (
+            "bytes",
+            json!({ "type": "string", "maxLength": digits, "pattern": "^(?:[0-9a-f]{2})*$" }),
+        ),
+        ("list", list(&to("tree"), 0, None)),
+        ("tuple", list(&to("tree"), 0, None)),
+        ("map", list(&pair, 0, None)),
+        ("tensor", to("identity_key")),
+        ("type", tuple(2, [json!({ "type": "string" }), to("tree")])),
+    ]);
+    Ok(Defs::from_iter(
+        [
+            ("record", record),
+            (
+                "safe_integer",
+                json!({
+                    "type": "integer",
+                    "minimum": i64::try_from(max_integer).map_or(i64::MIN, i64::wrapping_neg),
+                    "maximum": max_integer,
+                }),
+            ),
+            ("long_integer", long_integer),
+            ("bare", bare),
+            ("wrapped", wrapped),
+            ("tree", json!({ "anyOf": [to("bare"), to("wrapped")] })),
+            ("value", json!({ "anyOf": [to("wrapped"), object([("tree", to("bare"))])] })),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    ))
+}
+
+/// An object with exactly one of these members.
+fn one_of_members<const N: usize>(members: [(&str, Value); N]) -> Value {
+    let properties: serde_json::Map<String, Value> =
+        members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+        "minProperties": 1,
+        "maxProperties": 1,
+    })
+}
