@@ -1,0 +1,407 @@
+//! Records: what a training job's state holds beside tensors, under a kind, a name and a place.
+//!
+//! It knows a record's frame, its key, its order and its grid. What stands in `value` is carried
+//! as canonical JSON and not understood, except that a record of kind `value` holds a value tree.
+
+use crate::common::{Coordinate, Topology, encode_coordinate, parse_coordinate, read_name};
+use crate::identity::check_name;
+use crate::json::{Cursor, Encoder, Kind, Value, pointer_at};
+use crate::value_tree::Tree;
+use crate::{Code, Error, Result, rule};
+
+/// The kind whose value is a value tree.
+const VALUE_KIND: &str = "value";
+
+/// What identifies a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordKey {
+    /// What it says, such as `rng`.
+    pub kind: String,
+    /// Which of its kind it is.
+    pub name: String,
+    /// Where in the topology it holds; empty when everywhere.
+    pub coordinate: Coordinate,
+}
+
+impl RecordKey {
+    /// The record key: canonical JSON `[kind, name, coordinate]`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let mut json = Encoder::new();
+        json.begin_array();
+        json.string(&self.kind);
+        json.string(&self.name);
+        encode_coordinate(&mut json, &self.coordinate);
+        json.end_array();
+        json.into_string()
+    }
+}
+
+/// A record and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What identifies it.
+    pub key: RecordKey,
+    /// The whole record object, canonical JSON.
+    pub json: Box<str>,
+}
+
+impl Record {
+    /// A record of these members. That the coordinate lies in the topology is checked when a part
+    /// is made of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::BadName`] for a kind or name; [`Code::BadMember`] when `value` is not an object or,
+    /// for the kind `value`, not a value tree.
+    pub fn new(kind: &str, name: &str, coordinate: Coordinate, value: &Value) -> Result<Self> {
+        check_name(kind, "record kind")?;
+        check_name(name, "record name")?;
+        check_value(kind, value)?;
+        let key = RecordKey { kind: kind.to_owned(), name: name.to_owned(), coordinate };
+        let mut json = Encoder::new();
+        json.begin_object();
+        if !key.coordinate.is_empty() {
+            json.member("coordinate");
+            encode_coordinate(&mut json, &key.coordinate);
+        }
+        json.member("kind");
+        json.string(kind);
+        json.member("name");
+        json.string(name);
+        json.member("value");
+        json.raw(&value.encode()?);
+        json.end_object();
+        Ok(Self { key, json: json.into_string().into_boxed_str() })
+    }
+
+    /// Reads the record at the cursor and checks all that holds for it alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::BadMember`], [`Code::BadName`], and [`Code::BadIdentity`] for a coordinate outside
+    /// the topology; with the pointer.
+    pub(crate) fn read(cursor: &mut Cursor<'_>, topology: &Topology) -> Result<Self> {
+        let start = cursor.offset();
+        let mut coordinate = Coordinate::new();
+        let (mut kind, mut name, mut value) = (None, None, None);
+        let mut members = cursor.begin_object()?;
+        while let Some(member) = cursor.next_member(&mut members)? {
+            let at = cursor.offset();
+            match &*member {
+                "coordinate" => {
+                    coordinate = parse_coordinate(cursor)?;
+                    if coordinate.is_empty() {
+                        let message = "expected an empty coordinate to be left out";
+                        let rule = rule::JSON_UNKNOWN_MEMBER;
+                        return Err(cursor.fail(at, Code::BadMember, rule, message));
+                    }
+                    topology
+                        .check_coordinate(&coordinate, rule::RECORD_COORDINATE)
+                        .map_err(|error| error.at_pointer(pointer_at(cursor.text(), at)))?;
+                }
+                "kind" => kind = Some(read_name(cursor, "record kind")?),
+                "name" => name = Some(read_name(cursor, "record name")?),
+                "value" => value = Some(read_value(cursor, kind.as_deref())?),
+                _ => return Err(cursor.unknown_member()),
+            }
+        }
+        let kind = cursor.required(start, "kind", kind)?;
+        let name = cursor.required(start, "name", name)?;
+        cursor.required(start, "value", value)?;
+        let key = RecordKey { kind, name, coordinate };
+        Ok(Self { key, json: cursor.since(start).into() })
+    }
+
+    /// What the record says, as a tree.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NotCanonical`] when [`json`](Self::json) was changed by hand to something else.
+    pub fn value(&self) -> Result<Value> {
+        let mut cursor = Cursor::new(&self.json);
+        let mut members = cursor.begin_object()?;
+        while let Some(member) = cursor.next_member(&mut members)? {
+            if &*member == "value" {
+                return Value::read(&mut cursor);
+            }
+            cursor.skip()?;
+        }
+        Err(Error::rule(
+            Code::BadMember,
+            rule::JSON_UNKNOWN_MEMBER,
+            "expected the member \"value\"",
+        ))
+    }
+}
+
+/// Steps over a value; one that must be a value tree is read and checked. `kind` stands before
+/// `value` in a canonical text.
+fn read_value(cursor: &mut Cursor<'_>, kind: Option<&str>) -> Result<()> {
+    let start = cursor.offset();
+    if cursor.peek() != Some(Kind::Object) {
+        let message = "expected an object as the value of a record";
+        return Err(cursor.fail(start, Code::BadMember, rule::RECORD_VALUE, message));
+    }
+    if kind == Some(VALUE_KIND) {
+        Tree::parse_record_value(&Value::read(cursor)?)
+            .map_err(|error| error.under_pointer(&pointer_at(cursor.text(), start)))?;
+        return Ok(());
+    }
+    cursor.skip()
+}
+
+fn check_value(kind: &str, value: &Value) -> Result<()> {
+    if value.as_object().is_none() {
+        let message = "expected an object as the value of a record";
+        return Err(Error::rule(Code::BadMember, rule::RECORD_VALUE, message));
+    }
+    if kind == VALUE_KIND {
+        Tree::parse_record_value(value)?;
+    }
+    Ok(())
+}
+
+/// Checks the grid of records given in strictly ascending order of their keys, one at a time.
+///
+/// Records of one kind and name are neighbours in that order and differ in their coordinates, so
+/// counting them is enough: as many different places as the grid has are all of them.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    topology: &'a Topology,
+    group: Option<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    first: RecordKey,
+    /// Places along the axes of `first`; `None` when more than can be counted.
+    places: Option<u64>,
+    seen: u64,
+}
+
+impl<'a> Grid<'a> {
+    /// No record yet.
+    #[must_use]
+    pub fn new(topology: &'a Topology) -> Self {
+        Self { topology, group: None }
+    }
+
+    /// Takes the next record's key.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::RecordGrid`] when the record varies over other axes than the first of its kind and
+    /// name, or a place before it has no record.
+    pub fn push(&mut self, key: &RecordKey) -> Result<()> {
+        if let Some(group) = &mut self.group
+            && group.first.kind == key.kind
+            && group.first.name == key.name
+        {
+            if !axes(&group.first).eq(axes(key)) {
+                let expected: Vec<&str> = axes(&group.first).collect();
+                let found: Vec<&str> = axes(key).collect();
+                let message = format!(
+                    "expected the axes {expected:?} as in {}, found {found:?} in {}",
+                    group.first.key(),
+                    key.key()
+                );
+                return Err(Error::rule(Code::RecordGrid, rule::RECORD_GRID, message));
+            }
+            group.seen = group.seen.saturating_add(1);
+            return Ok(());
+        }
+        self.close()?;
+        let places =
+            axes(key).try_fold(1_u64, |places, axis| places.checked_mul(self.topology.size(axis)?));
+        self.group = Some(Group { first: key.clone(), places, seen: 1 });
+        Ok(())
+    }
+
+    /// Checks the last group.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn finish(mut self) -> Result<()> {
+        self.close()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        match self.group.take() {
+            Some(group) if group.places != Some(group.seen) => {
+                let places = group.places.map_or_else(|| "over 2^64".to_owned(), |n| n.to_string());
+                let axes: Vec<&str> = axes(&group.first).collect();
+                let message = format!(
+                    "expected a record at each of {places} places along {axes:?}, found {} of kind {:?} and name {:?}",
+                    group.seen, group.first.kind, group.first.name
+                );
+                Err(Error::rule(Code::RecordGrid, rule::RECORD_GRID, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that records of one kind and name vary over the same axes and are there for every place
+/// along them. Keys must come in strictly ascending order, coordinates within the topology.
+///
+/// # Errors
+///
+/// [`Code::RecordGrid`].
+pub fn check_grid<'k>(
+    keys: impl IntoIterator<Item = &'k RecordKey>,
+    topology: &Topology,
+) -> Result<()> {
+    let mut grid = Grid::new(topology);
+    for key in keys {
+        grid.push(key)?;
+    }
+    grid.finish()
+}
+
+fn axes(key: &RecordKey) -> impl Iterator<Item = &str> {
+    key.coordinate.iter().map(|(axis, _)| axis.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topology() -> Topology {
+        Topology(vec![("dp".to_owned(), 2), ("tp".to_owned(), 3)])
+    }
+
+    fn at(places: &[(&str, u64)]) -> Coordinate {
+        places.iter().map(|(axis, index)| ((*axis).to_owned(), *index)).collect()
+    }
+
+    fn read(text: &str) -> Result<Record> {
+        Record::read(&mut Cursor::new(text), &topology())
+    }
+
+    #[test]
+    fn a_record_round_trips_with_its_key() {
+        let value = Value::parse(r#"{"a":[15]}"#).unwrap();
+        let record = Record::new("rng", "dropout", at(&[("tp", 2)]), &value).unwrap();
+        assert_eq!(
+            &*record.json,
+            r#"{"coordinate":[["tp",2]],"kind":"rng","name":"dropout","value":{"a":[15]}}"#
+        );
+        assert_eq!(record.key.key(), r#"["rng","dropout",[["tp",2]]]"#);
+        assert_eq!(read(&record.json).unwrap(), record);
+        assert_eq!(record.value().unwrap(), value);
+
+        let everywhere = Record::new("progress", "main", Coordinate::new(), &value).unwrap();
+        assert_eq!(&*everywhere.json, r#"{"kind":"progress","name":"main","value":{"a":[15]}}"#);
+        assert_eq!(everywhere.key.key(), r#"["progress","main",[]]"#);
+        assert_eq!(read(&everywhere.json).unwrap(), everywhere);
+    }
+
+    #[test]
+    fn each_rule_of_a_record_has_its_answer() {
+        for (text, code, rule, pointer) in [
+            ("[]", Code::BadMember, "json.types", ""),
+            (r#"{"kind":"k","name":"n"}"#, Code::BadMember, "json.unknown-member", ""),
+            (r#"{"kind":"k","value":{}}"#, Code::BadMember, "json.unknown-member", ""),
+            (
+                r#"{"extra":1,"kind":"k","name":"n","value":{}}"#,
+                Code::BadMember,
+                "json.unknown-member",
+                "/extra",
+            ),
+            (
+                r#"{"coordinate":[],"kind":"k","name":"n","value":{}}"#,
+                Code::BadMember,
+                "json.unknown-member",
+                "/coordinate",
+            ),
+            (r#"{"kind":"","name":"n","value":{}}"#, Code::BadName, "identity.name", "/kind"),
+            (
+                "{\"kind\":\"k\",\"name\":\"n\u{202e}\",\"value\":{}}",
+                Code::BadName,
+                "identity.name",
+                "/name",
+            ),
+            (r#"{"kind":"k","name":"n","value":[]}"#, Code::BadMember, "record.value", "/value"),
+            (
+                r#"{"coordinate":[["pp",0]],"kind":"k","name":"n","value":{}}"#,
+                Code::BadIdentity,
+                "record.coordinate",
+                "/coordinate",
+            ),
+            (
+                r#"{"coordinate":[["dp",2]],"kind":"k","name":"n","value":{}}"#,
+                Code::BadIdentity,
+                "record.coordinate",
+                "/coordinate",
+            ),
+            (
+                r#"{"coordinate":[["tp",0],["dp",0]],"kind":"k","name":"n","value":{}}"#,
+                Code::BadIdentity,
+                "record.coordinate",
+                "/coordinate",
+            ),
+            (
+                r#"{"coordinate":[["dp",0],["dp",1]],"kind":"k","name":"n","value":{}}"#,
+                Code::BadIdentity,
+                "record.coordinate",
+                "/coordinate",
+            ),
+            (
+                r#"{"kind":"value","name":"n","value":{"list":[[]]}}"#,
+                Code::BadMember,
+                "value.form",
+                "/value/list/0",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!((error.code(), error.rule_id()), (code, Some(rule)), "{text}");
+            assert_eq!(error.location().pointer.as_deref(), Some(pointer), "{text}");
+        }
+        let list = Value::List(Vec::new());
+        assert_eq!(Record::new("k", "n", Vec::new(), &list).unwrap_err().code(), Code::BadMember);
+        assert_eq!(Record::new("k", "", Vec::new(), &list).unwrap_err().code(), Code::BadName);
+        let other = Value::parse(r#"{"a":1}"#).unwrap();
+        assert_eq!(
+            Record::new("value", "n", Vec::new(), &other).unwrap_err().code(),
+            Code::BadMember
+        );
+    }
+
+    #[test]
+    fn a_record_of_an_unknown_kind_is_carried() {
+        let text = r#"{"kind":"vendor/thing","name":"n","value":{"list":[[]]}}"#;
+        assert_eq!(&*read(text).unwrap().json, text);
+    }
+
+    fn grid(coordinates: &[&[(&str, u64)]]) -> Option<(Code, Option<&'static str>)> {
+        let mut keys: Vec<RecordKey> = coordinates
+            .iter()
+            .map(|c| RecordKey { kind: "rng".to_owned(), name: "a".to_owned(), coordinate: at(c) })
+            .collect();
+        // Others before and after, which must not be counted in.
+        for (kind, name) in [("rng", "A"), ("rng", "a\"")] {
+            let (kind, name) = (kind.to_owned(), name.to_owned());
+            keys.push(RecordKey { kind, name, coordinate: Vec::new() });
+        }
+        keys.sort_by_key(RecordKey::key);
+        check_grid(&keys, &topology()).err().map(|error| (error.code(), error.rule_id()))
+    }
+
+    #[test]
+    fn a_grid_is_whole_or_refused() {
+        let broken = Some((Code::RecordGrid, Some("record.grid")));
+        assert_eq!(grid(&[&[]]), None);
+        assert_eq!(grid(&[&[("dp", 0)], &[("dp", 1)]]), None);
+        assert_eq!(grid(&[&[("dp", 1)]]), broken);
+        assert_eq!(grid(&[&[("tp", 0)], &[("tp", 2)]]), broken);
+        assert_eq!(grid(&[&[("dp", 0)], &[("dp", 1)], &[]]), broken);
+        assert_eq!(grid(&[&[("dp", 0)], &[("tp", 0)], &[("tp", 1)], &[("tp", 2)]]), broken);
+        let whole: Vec<[(&str, u64); 2]> = (0..6).map(|i| [("dp", i / 3), ("tp", i % 3)]).collect();
+        let whole: Vec<&[(&str, u64)]> = whole.iter().map(<[_; 2]>::as_slice).collect();
+        assert_eq!(grid(&whole), None);
+        assert_eq!(grid(&whole[..5]), broken);
+        assert_eq!(grid(&whole[1..]), broken);
+    }
+}
