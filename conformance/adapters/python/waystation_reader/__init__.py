@@ -1,0 +1,1 @@
+"""A strict reader and validator of Waystation checkpoints, written from the specification alone."""

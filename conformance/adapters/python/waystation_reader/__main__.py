@@ -1,0 +1,137 @@
+"""The command line: read, verify, slice, latest. One JSON object on standard output; its strings are escaped to ASCII."""
+
+import argparse
+import hashlib
+import json
+import sys
+
+from . import canonical, forms
+from .checkpoint import open_checkpoint, attachment_name
+from .files import Directory
+from .refusal import Refusal
+from .registry import exit_status
+from .run import latest
+from .verify import verify
+
+
+def _read(arguments):
+    with Directory(arguments.directory) as directory:
+        checkpoint = open_checkpoint(directory)
+        manifest = checkpoint.manifest
+        tensors = []
+        for key in sorted(checkpoint.tensors):
+            tensor = checkpoint.tensors[key]
+            try:
+                answer = _packed(checkpoint.read(tensor))
+            except Refusal as refusal:
+                if refusal.code != "block-boundary":
+                    raise
+                answer = {"bytes": None, "sha256": None, "refused": refusal.code}
+            tensors.append(_identity(tensor.identity) | {"dtype": tensor.raw["dtype"], "shape": tensor.shape} | answer)
+        attachments = []
+        for writer, part in enumerate(manifest["parts"]):
+            for position, stated in enumerate(part["attachments"]):
+                name = attachment_name(writer, part["inc"], position)
+                if directory.sha256(name) != stated["sha256"]:
+                    raise Refusal("digest-mismatch", "attachment.digest", "not the SHA-256 stated", name)
+                attachments.append({member: stated[member] for member in ("path", "bytes", "sha256")})
+        aliases = [_identity(alias.identity) | {"of": alias.raw["of"]} for _, alias in sorted(checkpoint.aliases.items())]
+        return 0, {
+            "run": manifest["run"],
+            "step": manifest["step"],
+            "tensors": tensors,
+            "aliases": aliases,
+            "attachments": sorted(attachments, key=lambda attachment: attachment["path"]),
+            "records": [record for _, record in sorted(checkpoint.records.items())],
+        }
+
+
+def _identity(identity):
+    return dict(zip(("component", "role", "name", "slot", "owner", "scope"), identity))
+
+
+def _packed(data):
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _verify(arguments):
+    findings, notes = verify(arguments.directory)
+    status = max((3 if exit_status(refusal.code) == 3 else 1 for refusal in findings), default=0)
+    return status, {"ok": not findings, "findings": [refusal.finding() for refusal in findings], "notes": notes}
+
+
+def _slice(arguments):
+    identity = _argument(arguments.identity, "the identity")
+    try:
+        forms.identity(identity)
+    except Refusal as refusal:
+        raise Refusal("bad-argument", "open.find", f"the identity: {refusal.message}") from None
+    start, extent = _numbers(arguments.start), _numbers(arguments.extent)
+    with Directory(arguments.directory) as directory:
+        checkpoint = open_checkpoint(directory)
+        tensor = checkpoint.find(canonical.text(identity))
+        data = checkpoint.read(tensor, start, extent)
+    if arguments.raw:
+        sys.stdout.buffer.write(data)
+        return 0, None
+    return 0, {"dtype": tensor.raw["dtype"], "extent": extent} | _packed(data)
+
+
+def _argument(text, what):
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refusal("bad-argument", "read.region", f"{what} is not JSON") from None
+
+
+def _numbers(text):
+    value = _argument(text, "a list of numbers")
+    if not isinstance(value, list) or not all(type(number) is int for number in value):
+        raise Refusal("bad-argument", "read.region", "expected a list of integers")
+    return value
+
+
+def _latest(arguments):
+    name, manifest, skipped = latest(arguments.run)
+    return 0, {"directory": name, "step": manifest["step"], "attempt": manifest["attempt"], "skipped": _skipped(skipped)}
+
+
+def _skipped(skipped):
+    return [{"directory": name} | refusal.finding() for name, refusal in skipped]
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="waystation_reader")
+    commands = parser.add_subparsers(required=True)
+    for name, run, names in (
+        ("read", _read, ("directory",)),
+        ("verify", _verify, ("directory",)),
+        ("slice", _slice, ("directory", "identity", "start", "extent")),
+        ("latest", _latest, ("run",)),
+    ):
+        command = commands.add_parser(name)
+        for argument in names:
+            command.add_argument(argument)
+        command.add_argument("--json", action="store_true", help="the default; accepted for likeness with other adapters")
+        if name == "slice":
+            command.add_argument("--raw", action="store_true", help="write the elements themselves")
+        command.set_defaults(run_command=run)
+    return parser
+
+
+def main(words=None):
+    arguments = _parser().parse_args(words)
+    try:
+        status, answer = arguments.run_command(arguments)
+    except Refusal as refusal:
+        status = 2 if refusal.code == "bad-argument" else exit_status(refusal.code)
+        answer = {"error": refusal.finding()}
+        if hasattr(refusal, "skipped"):
+            answer["skipped"] = _skipped(refusal.skipped)
+    if answer is not None:
+        print(json.dumps(answer))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

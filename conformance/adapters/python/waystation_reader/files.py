@@ -1,0 +1,99 @@
+"""A checkpoint's directory: which names there are, and reading a regular file without following links."""
+
+import hashlib
+import os
+import stat
+
+from .refusal import Refusal, io_refusal
+
+PIECE = 1 << 20
+
+
+class Directory:
+    """An open directory. All names are resolved beneath its handle."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            self.names = set(os.listdir(self.handle))
+        except (FileNotFoundError, NotADirectoryError):
+            raise Refusal("not-found", "dir.present", "there is no such directory", path) from None
+        except OSError as error:
+            raise io_refusal(error, path) from None
+
+    def close(self):
+        os.close(self.handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def length(self, name, absent=("file-missing", "dir.present")):
+        """The length of a named file, which has to be there and regular."""
+        if name not in self.names:
+            raise Refusal(absent[0], absent[1], "the file is not there", name)
+        try:
+            status = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
+        except FileNotFoundError:
+            raise Refusal(absent[0], absent[1], "the file is not there", name) from None
+        except OSError as error:
+            raise io_refusal(error, name) from None
+        if not stat.S_ISREG(status.st_mode):
+            raise Refusal("not-regular", "dir.regular", "not a regular file", name)
+        return status.st_size
+
+    def open(self, name):
+        """A named file for reading, unbuffered; it is known to be regular."""
+        self.length(name)
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.handle)
+        except OSError as error:
+            raise io_refusal(error, name) from None
+        return File(descriptor, name)
+
+    def read(self, name):
+        """All bytes of a named file, whose length has been checked before."""
+        size = self.length(name)
+        with self.open(name) as file:
+            return file.read(0, size)
+
+    def sha256(self, name):
+        """The digest of a named file in hex."""
+        digest = hashlib.sha256()
+        size = self.length(name)
+        with self.open(name) as file:
+            for offset in range(0, size, PIECE):
+                digest.update(file.read(offset, min(PIECE, size - offset)))
+        return digest.hexdigest()
+
+
+class File:
+    """An open file, read by position."""
+
+    def __init__(self, descriptor, name):
+        self.descriptor = descriptor
+        self.name = name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.descriptor)
+
+    def read(self, offset, size):
+        """Exactly so many bytes; a file that ends before is shorter than it was."""
+        pieces = []
+        try:
+            while size > 0:
+                piece = os.pread(self.descriptor, size, offset)
+                if not piece:
+                    raise Refusal("length-mismatch", "dir.length", "the file ends early", self.name, offset)
+                pieces.append(piece)
+                offset += len(piece)
+                size -= len(piece)
+        except OSError as error:
+            raise io_refusal(error, self.name) from None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

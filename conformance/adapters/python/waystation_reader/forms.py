@@ -1,0 +1,188 @@
+"""Forms of members that several objects share: scalars, names, coordinates, and how an object's members are gone through.
+
+A check is a function of one value that raises Refusal. Pointers are put together while a Refusal travels outwards.
+"""
+
+import re
+
+from .refusal import Refusal
+from .registry import FORBIDDEN_IN_NAMES, LIMITS, ROLES
+
+MAX = LIMITS["max-integer"]
+_HEX = re.compile("[0-9a-f]*")
+_VERSION = re.compile(r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})")
+_FEATURE = re.compile("[a-z0-9./-]{1,64}")
+_PATH = re.compile("[A-Za-z0-9. _-]{1,255}(?:/[A-Za-z0-9. _-]{1,255})*")
+
+
+def bad(message, rule="json.types", code="bad-member"):
+    return Refusal(code, rule, message)
+
+
+def members(value, table):
+    """Goes through an object's members in order; `table` gives (required, check) for each name."""
+    if not isinstance(value, dict):
+        raise bad("expected an object")
+    for name in sorted(table.keys() | value.keys()):
+        if name not in table:
+            raise bad(f"unknown member {name!r}", "json.unknown-member").at(prefix=f"/{_escape(name)}")
+        required, check = table[name]
+        if name in value:
+            within(f"/{name}", check, value[name])
+        elif required:
+            raise bad(f"member {name!r} is missing", "json.unknown-member")
+
+
+def _escape(name):
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def within(prefix, check, *values):
+    """Runs a check, and puts the prefix before the pointer of what it refuses."""
+    try:
+        return check(*values)
+    except Refusal as refusal:
+        raise refusal.at(prefix=prefix) from None
+
+
+def elements(check, limit=None):
+    """A list, each element of which passes the check, of at most the number that the limit allows."""
+    def checked(value):
+        if not isinstance(value, list):
+            raise bad("expected a list")
+        if limit is not None and len(value) > LIMITS[limit]:
+            raise bad(f"{len(value)} elements, more than {limit}", "limit.value", "limit")
+        for position, element in enumerate(value):
+            within(f"/{position}", check, element)
+    return checked
+
+
+def anything(_value):
+    pass
+
+
+def integer(low=0, limit="max-integer"):
+    def checked(value):
+        if type(value) is not int:
+            raise bad("expected an integer")
+        if value < low:
+            raise bad(f"expected at least {low}, found {value}")
+        if value > LIMITS[limit]:
+            raise bad(f"{value} is more than {limit}", "limit.value", "limit")
+    return checked
+
+
+def is_count(value):
+    return type(value) is int and value >= 0
+
+
+def hexadecimal(digits):
+    def checked(value):
+        if not isinstance(value, str) or len(value) != digits or not _HEX.fullmatch(value):
+            raise bad(f"expected {digits} lower-case hexadecimal digits")
+    return checked
+
+
+def one_of(*allowed):
+    def checked(value):
+        if not isinstance(value, str) or value not in allowed:
+            raise bad(f"expected one of {', '.join(allowed)}")
+    return checked
+
+
+def string(value):
+    if not isinstance(value, str):
+        raise bad("expected a string")
+
+
+def name(value):
+    """A name in the sense of identity.name."""
+    string(value)
+    size = len(value.encode("utf-8"))
+    if not 1 <= size <= LIMITS["name-bytes"]:
+        raise bad(f"a name of {size} bytes", "identity.name", "bad-name")
+    if FORBIDDEN_IN_NAMES.search(value):
+        raise bad("a name with a control or bidirectional character", "identity.name", "bad-name")
+
+
+def role(value):
+    string(value)
+    if value not in ROLES:
+        raise bad(f"role {value!r} is not in the registry", "identity.role", "unsupported-role")
+
+
+def coordinate(value):
+    """A list of [axis, index]; whether the topology has them is `on_topology`."""
+    def pair(element):
+        if not isinstance(element, list) or len(element) != 2 or not is_count(element[1]):
+            raise bad("expected [axis, index]")
+        within("/0", name, element[0])
+    elements(pair)(value)
+
+
+def on_topology(value, topology, rule):
+    """Axes of the topology, in its order, each once, each index below the size."""
+    order = {axis: (position, size) for position, (axis, size) in enumerate(topology)}
+    last = -1
+    for axis, index in value:
+        position, size = order.get(axis, (-1, 0))
+        if position <= last:
+            raise bad(f"axis {axis!r} is not of the topology or out of its order", rule, "bad-identity")
+        if index >= size:
+            raise bad(f"index {index} of axis {axis!r} is not below {size}", rule, "bad-identity")
+        last = position
+
+
+def identity(value):
+    """The identity array [component, role, name, slot, owner, scope]."""
+    if not isinstance(value, list) or len(value) != 6:
+        raise bad("expected [component, role, name, slot, owner, scope]")
+    checks = (name, role, name, _name_or_empty, _name_or_empty, coordinate)
+    for position, (check, element) in enumerate(zip(checks, value)):
+        within(f"/{position}", check, element)
+
+
+def _name_or_empty(value):
+    if value != "":
+        name(value)
+
+
+def record_key(value):
+    """The array [kind, name, coordinate]."""
+    if not isinstance(value, list) or len(value) != 3:
+        raise bad("expected [kind, name, coordinate]")
+    for position, (check, element) in enumerate(zip((name, name, coordinate), value)):
+        within(f"/{position}", check, element)
+
+
+def version(value):
+    matched = _VERSION.fullmatch(value) if isinstance(value, str) else None
+    if not matched:
+        raise bad("expected two integers below 10000 joined by a dot", "version.form")
+    if matched[1] != "1":
+        raise bad(f"version {value}, this reader knows 1.n", "version.major", "unsupported-version")
+
+
+def features(value):
+    def feature_list(names):
+        def feature(element):
+            if not isinstance(element, str) or not _FEATURE.fullmatch(element):
+                raise bad("not the name of a feature", "feature.form")
+        elements(feature)(names)
+        if not ascending(names):
+            raise bad("names are not strictly ascending", "feature.form")
+    members(value, {"optional": (True, feature_list), "required": (True, feature_list)})
+    if set(value["optional"]) & set(value["required"]):
+        raise bad("a feature is both optional and required", "feature.form")
+
+
+def path(value):
+    """A logical path of an attachment."""
+    string(value)
+    if not _PATH.fullmatch(value) or len(value) > LIMITS["path-bytes"] or {".", ".."} & set(value.split("/")):
+        raise bad("not a logical path", "attachment.path", "bad-path")
+
+
+def ascending(keys):
+    """Strictly ascending. Strings compare by code point, which is the order of their UTF-8 bytes."""
+    return all(a < b for a, b in zip(keys, keys[1:]))

@@ -1,0 +1,42 @@
+"""A run: which checkpoint is the latest (11.4)."""
+
+import re
+
+from .checkpoint import check_files, open_manifest, refuse
+from .files import Directory
+from .refusal import Refusal
+from .registry import exit_status
+
+_NAME = re.compile("step-([0-9]{12})-([0-9a-f]{16})")
+
+
+def latest(path):
+    """(checkpoint's name, manifest, [(name, why skipped)]); the answer and what was passed over before it."""
+    skipped = []
+    with Directory(path) as run:
+        found = [matched for matched in map(_NAME.fullmatch, run.names) if matched]
+    found.sort(key=lambda matched: (int(matched[2][:8], 16), int(matched[1]), matched[2]), reverse=True)
+    for matched in found:
+        try:
+            return matched[0], _complete(path, matched), skipped
+        except Refusal as refusal:
+            # Without knowing whether this one is complete, an older one must not be the answer.
+            if exit_status(refusal.code) == 3 or refusal.code.startswith("unsupported-"):
+                raise refusal.at(file=matched[0]) from None
+            skipped.append((matched[0], refusal))
+    refusal = Refusal("no-checkpoint", "run.latest", "the run holds no complete checkpoint", path)
+    refusal.skipped = skipped
+    raise refusal
+
+
+def _complete(path, matched):
+    """The manifest of an attempt that is complete, not rejected, and named as its manifest says."""
+    with Directory(f"{path}/{matched[0]}") as directory:
+        checkpoint = open_manifest(directory)
+        check_files(checkpoint, refuse)
+        if "rejected" in directory.names:
+            raise Refusal("rejected", "run.rejected", "the checkpoint must not be resumed from", "rejected")
+        manifest = checkpoint.manifest
+        if (manifest["step"], manifest["attempt"]) != (int(matched[1]), matched[2]):
+            raise Refusal("name-disagrees", "dir.attempt-name", "the manifest gives another step or attempt")
+        return manifest

@@ -1,0 +1,98 @@
+"""Value trees (9.1): what a record of kind `value` may hold."""
+
+import re
+
+from . import forms
+from .forms import bad, within
+from .refusal import Refusal
+from .registry import LIMITS
+
+_INT = re.compile("-?[1-9][0-9]*")
+_MAX = str(LIMITS["max-integer"])
+
+
+def record_value(value):
+    """Checks the value of a record of kind `value`."""
+    if set(value) == {"tree"}:
+        if isinstance(value["tree"], (dict, list)):
+            raise bad("tree holds a bare value", "value.form").at(prefix="/tree")
+        return
+    _wrapped(value)
+
+
+def _tree(value):
+    if isinstance(value, list):
+        raise bad("a bare array is not a value tree", "value.form")
+    if isinstance(value, dict):
+        _wrapped(value)
+
+
+def _wrapped(value):
+    if len(value) != 1 or (member := next(iter(value))) not in _MEMBERS:
+        raise bad("not a value tree", "value.form")
+    try:
+        within(f"/{member}", _MEMBERS[member], value[member])
+    except Refusal as refusal:
+        # Whatever is wrong within a value tree is a breach of this one rule.
+        raise Refusal("bad-member", "value.form", refusal.message, pointer=refusal.pointer) from None
+
+
+def _int(value):
+    if not isinstance(value, str) or not _INT.fullmatch(value) or not is_beyond(value.removeprefix("-")):
+        raise bad("not an integer beyond 2^53 - 1")
+
+
+def is_beyond(digits):
+    """Whether the number is above 2^53 - 1; told by its text, which may be of any length."""
+    return (len(digits), digits) > (len(_MAX), _MAX)
+
+
+def _bytes(value):
+    if not isinstance(value, str) or len(value) % 2 or len(value) > 2 * LIMITS["inline-bytes"]:
+        raise bad("not the hex of at most inline-bytes bytes")
+    forms.hexadecimal(len(value))(value)
+
+
+def _map(value):
+    seen = set()
+
+    def pair(element):
+        if not isinstance(element, list) or len(element) != 2:
+            raise bad("expected [key, value]")
+        key = element[0]
+        if isinstance(key, dict) and set(key) == {"int"}:
+            _int(key["int"])
+            mark = key["int"]
+            kind = "int"
+        elif isinstance(key, str):
+            mark, kind = key, "string"
+        elif type(key) is int:
+            mark, kind = str(key), "int"
+        else:
+            raise bad("a key is a string or an integer")
+        if (kind, mark) in seen:
+            raise bad("a key stands twice")
+        seen.add((kind, mark))
+        within("/1", _tree, element[1])
+
+    forms.elements(pair)(value)
+
+
+def _type(value):
+    if not isinstance(value, list) or len(value) != 2:
+        raise bad("expected [name, value]")
+    forms.string(value[0])
+    within("/1", _tree, value[1])
+
+
+_MEMBERS = {
+    "int": _int,
+    "f64": forms.hexadecimal(16),
+    "f32": forms.hexadecimal(8),
+    "bytes": _bytes,
+    "list": forms.elements(_tree),
+    "tuple": forms.elements(_tree),
+    "map": _map,
+    "tensor": forms.identity,
+    "type": _type,
+}

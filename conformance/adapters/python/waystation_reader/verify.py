@@ -1,0 +1,253 @@
+"""Checking everything (12.3): what a validator reports, in order."""
+
+import hashlib
+import re
+
+from . import canonical, crc32c, entries, metadata, shard, values
+from .checkpoint import attachment_name, open_checkpoint, page_name, part_name, shard_name
+from .derive import Part, derive
+from .files import Directory
+from .forms import bad, within
+from .refusal import Refusal
+
+_PIN = re.compile("pin-[A-Za-z0-9._-]{1,64}")
+
+
+def verify(path):
+    """(findings, notes): every breach that can be seen, and what stands beside the named files."""
+    findings = []
+    with Directory(path) as directory:
+        try:
+            checkpoint = open_checkpoint(directory, findings.append)
+            _Verifier(checkpoint, findings.append).run()
+            notes = _notes(directory, checkpoint.files)
+        except Refusal as refusal:
+            findings.append(refusal)
+            notes = _notes(directory, {"waystation.commit": 80, "manifest.json": None})
+    return findings, notes
+
+
+class _Verifier:
+    def __init__(self, checkpoint, report):
+        self.checkpoint = checkpoint
+        self.directory = checkpoint.directory
+        self.manifest = checkpoint.manifest
+        self.report = report
+        self.parts = []
+
+    def run(self):
+        for writer in range(len(self.manifest["parts"])):
+            self.parts.append(self.attempt(part_name(writer, self.manifest["parts"][writer]["sha256"]), self.part, writer))
+        placed = self.placed()
+        layouts = self.layouts(placed)
+        self.derive()
+        data = []
+        for writer, part in enumerate(self.manifest["parts"]):
+            for position, attachment in enumerate(part["attachments"]):
+                name = attachment_name(writer, part["inc"], position)
+                self.attempt(name, self.attachment, name, attachment)
+            for position, stated in enumerate(part["shards"]):
+                data.append((shard_name(stated["class"], writer, part["inc"], position), writer, position, stated))
+        for name, writer, position, stated in sorted(data, key=lambda entry: entry[0]):
+            here = placed.get((writer, position), [])
+            self.attempt(name, self.shard, name, stated, here, layouts.get((writer, position)))
+
+    def attempt(self, name, check, *arguments):
+        """Runs the check of a file that is there, and reports what it refuses."""
+        if name in self.checkpoint.missing:
+            return None
+        try:
+            return check(*arguments)
+        except Refusal as refusal:
+            self.report(refusal.at(file=name))
+            return None
+
+    # parts
+
+    def part(self, writer):
+        stated = self.manifest["parts"][writer]
+        data = self.directory.read(part_name(writer, stated["sha256"]))
+        if hashlib.sha256(data).hexdigest() != stated["sha256"]:
+            raise Refusal("digest-mismatch", "integrity.part", "not the SHA-256 that the manifest states")
+        value = canonical.parse(data)
+        metadata.preamble(value, "part")
+        metadata.part(value)
+        if value["writer"] != writer:
+            raise bad(f"writer {value['writer']} under the name of writer {writer}", "part.name", "bad-format").at(prefix="/writer")
+        session = entries.Session.of_part(value)
+        found, records = [], {}
+        for position, raw in enumerate(value["entries"]):
+            entry = within(f"/entries/{position}", self.entry, raw, session, writer)
+            if found and found[-1].key >= entry.key:
+                raise bad("entries are not strictly ascending", "part.entries", "bad-order").at(prefix=f"/entries/{position}")
+            found.append(entry)
+        last = None
+        for position, raw in enumerate(value["records"]):
+            key = within(f"/records/{position}", self.record, raw, session)
+            if last is not None and last >= key:
+                raise bad("records are not strictly ascending", "part.records", "bad-order").at(prefix=f"/records/{position}")
+            records[key] = raw
+            last = key
+        return Part(value, len(data), stated["sha256"], found, records)
+
+    @staticmethod
+    def entry(raw, session, writer):
+        if entries.is_alias(raw):
+            return entries.alias(raw, session)
+        entry = entries.tensor(raw, session)
+        entries.chunks(entry, session, writer)
+        return entry
+
+    @staticmethod
+    def record(raw, session):
+        key = entries.record(raw, session)
+        if raw["kind"] == "value":
+            within("/value", values.record_value, raw["value"])
+        return key
+
+    # layout
+
+    def placed(self):
+        """(writer, shard) -> its (tensor, chunk) pairs by offset: from the part, or where that is lost from the pages."""
+        placed = {}
+        for entry in self.checkpoint.tensors.values():
+            for chunk in entry.chunks:
+                if self.parts[chunk.writer] is None:
+                    placed.setdefault((chunk.writer, chunk.shard), []).append((entry, chunk))
+        for part in self.parts:
+            for entry in part.entries if part else ():
+                for chunk in getattr(entry, "chunks", ()):
+                    placed.setdefault((chunk.writer, chunk.shard), []).append((entry, chunk))
+        for pairs in placed.values():
+            pairs.sort(key=lambda pair: pair[1].offset)
+        return placed
+
+    def layouts(self, placed):
+        layouts = {}
+        for writer, part in enumerate(self.parts):
+            for position, stated in enumerate(part.value["shards"] if part else ()):
+                pairs = placed.get((writer, position), [])
+                try:
+                    layouts[writer, position] = shard.check(stated, pairs, part.value["block_bytes"])
+                except Refusal as refusal:
+                    name = part_name(writer, part.sha256)
+                    self.report(refusal.at(file=name, prefix=f"/shards/{position}"))
+        return layouts
+
+    # derive
+
+    def derive(self):
+        if None in self.parts:
+            return
+        derived = derive(self.parts, self.report)
+        if derived is None:
+            return
+        manifest, tensor_pages, record_pages = derived
+        for kind, pages in (("tensors", tensor_pages), ("records", record_pages)):
+            listed = self.manifest[kind]
+            for number in range(min(len(listed), len(pages))):
+                # A page that has the digest that the manifest states has been read; its bytes follow from that digest.
+                if hashlib.sha256(pages[number]).hexdigest() != listed[number]["sha256"]:
+                    self.report(Refusal("derive-mismatch", "derive.function", "not what the parts derive", page_name(kind, number)))
+            if len(listed) != len(pages):
+                self.report(Refusal("derive-mismatch", "derive.function",
+                                    f"{len(listed)} pages of {kind}, the parts derive {len(pages)}", "manifest.json"))
+        there = canonical.dump(self.manifest)
+        if there != manifest:
+            offset = first_difference(there, manifest)
+            self.report(Refusal("derive-mismatch", "derive.function", "not what the parts derive", "manifest.json", offset))
+
+    # attachments and data
+
+    def attachment(self, name, stated):
+        if self.directory.sha256(name) != stated["sha256"]:
+            raise Refusal("digest-mismatch", "attachment.digest", f"not the SHA-256 stated for {stated['path']}")
+
+    def shard(self, name, stated, placed, layout):
+        """Reports by offset what is wrong in a shard; without a layout only its chunks can be checked."""
+        found = []
+        with self.directory.open(name) as file:
+            if layout is not None:
+                header = file.read(0, len(layout.header))
+                if header != layout.header:
+                    found.append(Refusal("header-mismatch", "shard.header", "not the header that the part gives",
+                                         offset=first_difference(header, layout.header)))
+                found += self.pads(file, layout.pads)
+            blocks = []
+            for tensor, chunk in placed:
+                blocks += self.chunk(file, tensor, chunk, found)
+            if layout is not None and layout.table:
+                found += self.table(file, stated["crc_table"], blocks)
+        for refusal in sorted(found, key=lambda refusal: refusal.offset):
+            self.report(refusal.at(file=name))
+
+    @staticmethod
+    def pads(file, pads):
+        for begin, end in pads:
+            data = file.read(begin, end - begin)
+            if data.count(0) != len(data):
+                offset = begin + len(data) - len(data.lstrip(b"\0"))
+                yield Refusal("nonzero-pad", "shard.pads", "a pad is not zero", offset=offset)
+
+    def chunk(self, file, tensor, chunk, found):
+        """Checks a chunk; gives [(offset, CRC, whether the chunk is sound)] of its blocks where it is longer than B."""
+        size = self.manifest["block_bytes"]
+        blocks, total, combiner, last = [], 0, None, b""
+        for offset in range(0, chunk.length, size):
+            last = file.read(chunk.offset + offset, min(size, chunk.length - offset))
+            crc = crc32c.crc32c(last)
+            combiner = _combiner(len(last))
+            total = combiner.append(total, crc) if offset else crc
+            blocks.append((chunk.offset + offset, crc))
+        sound = total == chunk.crc
+        if not sound:
+            found.append(Refusal("crc-mismatch", "integrity.all", f"chunk {chunk.at} of {tensor.key}", offset=chunk.offset))
+        unused = -(tensor.elements_of(chunk.extent) * tensor.bits) % 8
+        if unused and last[-1] >> (8 - unused):
+            found.append(Refusal("nonzero-pad", "tensor.unused-bits", f"chunk {chunk.at} of {tensor.key}",
+                                 offset=chunk.offset + chunk.length - 1))
+        return [(offset, crc, sound) for offset, crc in blocks] if chunk.length > size else []
+
+    @staticmethod
+    def table(file, stated, blocks):
+        data = file.read(stated["offset"], 4 * stated["count"])
+        if crc32c.crc32c(data) != int(stated["crc32c"], 16):
+            yield Refusal("crc-table-mismatch", "integrity.table", "not the CRC stated for the table", offset=stated["offset"])
+        for number, (offset, crc, sound) in enumerate(blocks):
+            if sound and int.from_bytes(data[4 * number:4 * number + 4], "little") != crc:
+                yield Refusal("crc-table-mismatch", "integrity.blocks", f"not the CRC of the block at {offset}",
+                              offset=stated["offset"] + 4 * number)
+                return
+
+
+_COMBINERS = {}
+
+
+def _combiner(length):
+    if length not in _COMBINERS:
+        if len(_COMBINERS) > 64:
+            _COMBINERS.clear()
+        _COMBINERS[length] = crc32c.Combiner(length)
+    return _COMBINERS[length]
+
+
+def first_difference(one, other):
+    """The offset of the first byte that differs; the length of the shorter when it is the other's beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _notes(directory, files):
+    notes = []
+    for name in sorted(directory.names - files.keys()):
+        if name in ("deleted", "rejected") or _PIN.fullmatch(name):
+            notes.append({"file": name, "note": "marker"})
+        else:
+            notes.append({"file": name, "note": "temporary" if name.startswith("tmp-") else "unnamed"})
+    return notes
