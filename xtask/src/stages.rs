@@ -79,14 +79,22 @@ fn doc(root: &Path) -> Result<Outcome> {
     status(command)
 }
 
+/// Fails when unittest finds nothing to run: by itself it would call that fine.
+const COUNT_TESTS: &str = "import sys, unittest
+found = unittest.defaultTestLoader.discover(sys.argv[1]).countTestCases()
+sys.exit(None if found else 'no tests in ' + sys.argv[1])";
+
 /// The independent reader in Python and its own tests.
 fn python(root: &Path) -> Result<Outcome> {
     let folder = "conformance/adapters/python";
     if !root.join(folder).is_dir() {
         return Ok(Outcome::Absent(format!("{folder} is not there")));
     }
+    let mut count = Command::new("python3");
+    count.args(["-B", "-c", COUNT_TESTS, folder]).current_dir(root);
+    status(count)?;
     let mut command = Command::new("python3");
-    command.args(["-m", "unittest", "discover", "-v", "-s", folder]).current_dir(root);
+    command.args(["-B", "-m", "unittest", "discover", "-v", "-s", folder]).current_dir(root);
     status(command)
 }
 
