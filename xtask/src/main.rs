@@ -7,6 +7,7 @@
 
 mod generate;
 mod markdown;
+mod real_model;
 mod registry;
 mod rust;
 mod schema;
@@ -25,7 +26,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   gen           write what follows from spec/registry and the chapters
   gen --check   compare instead of writing; fail when a file drifted
   tree          check lengths of source files, and that no file names a machine
-  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python
+  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python, sweep, model
 ";
 
 fn main() -> ExitCode {

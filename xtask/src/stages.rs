@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{Result, generate, tree};
+use crate::{Result, generate, real_model, tree};
 
 /// A stage does its work and says in an error what failed.
 type Work = fn(&Path) -> Result<Outcome>;
@@ -17,7 +17,7 @@ enum Outcome {
 }
 
 /// In order: quick ones first, so that a slip is seen in seconds.
-const STAGES: [(&str, Work); 7] = [
+const STAGES: [(&str, Work); 9] = [
     ("fmt", |root| cargo(root, &["fmt", "--all", "--check"])),
     ("tree", |root| tree::run(root).map(|()| Outcome::Passed)),
     ("gen", |root| generate::run(root, true).map(|()| Outcome::Passed)),
@@ -27,6 +27,8 @@ const STAGES: [(&str, Work); 7] = [
     ("doc", doc),
     ("test", |root| cargo(root, &["test", "--locked", "--workspace"])),
     ("python", python),
+    ("sweep", sweep),
+    ("model", model),
 ];
 
 /// Runs the stages named in `only`, or all, and stops at the first failure.
@@ -95,6 +97,33 @@ fn python(root: &Path) -> Result<Outcome> {
     status(count)?;
     let mut command = Command::new("python3");
     command.args(["-B", "-m", "unittest", "discover", "-v", "-s", folder]).current_dir(root);
+    status(command)
+}
+
+/// Every bit of a small checkpoint flipped, and hundreds of real kills: optimized, or it takes an hour.
+fn sweep(root: &Path) -> Result<Outcome> {
+    let tests = ["--test", "every_bit", "--test", "kill"];
+    let mut command = cargo_command(root);
+    command.args([
+        "test",
+        "--locked",
+        "--release",
+        "-p",
+        "waystation-writer",
+        "--features",
+        "sweep",
+    ]);
+    command.args(tests).args(["--", "--nocapture"]);
+    status(command)
+}
+
+/// The whole way of a real model, beside other readers of its shards.
+fn model(root: &Path) -> Result<Outcome> {
+    let fetched = real_model::fetch(root)?;
+    let mut command = cargo_command(root);
+    command.args(["test", "--locked", "--release", "-p", "waystation-cli"]);
+    command.args(["--features", "real-model", "--test", "real_model", "--", "--nocapture"]);
+    command.env("WAYSTATION_REAL_MODEL", fetched.model).env("WAYSTATION_PYTHON", fetched.python);
     status(command)
 }
 
