@@ -29,7 +29,17 @@ pub fn open_path(path: &Path) -> Result<Arc<dyn Store>> {
 /// ends in no name, those of the system.
 pub fn make_path(path: &Path) -> Result<Arc<dyn Store>> {
     let (parent, name) = parent_and_name(path)?;
-    let made = parent.make_dir(&name)?;
+    make_durable(&*parent, &name)
+}
+
+/// Makes a directory in `parent` and makes its name durable.
+///
+/// # Errors
+///
+/// `exists` when the name is there, those of the system. After one of fsync the directory may be
+/// there, now or after a power cut, or not.
+pub fn make_durable(parent: &dyn Store, name: &str) -> Result<Arc<dyn Store>> {
+    let made = parent.make_dir(name)?;
     parent.sync()?;
     Ok(made)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use waystation_format::{Code, rule};
 use waystation_store::testing::{Errno, FailingFs, Op};
-use waystation_store::{DirStore, MemoryFs, Put, Store};
+use waystation_store::{DirStore, MemoryFs, PosixFs, Put, Store, make_durable};
 
 fn disk() -> (FailingFs<MemoryFs>, Arc<dyn Store>) {
     let fs = FailingFs::new(MemoryFs::new());
@@ -193,6 +193,62 @@ fn errors_keep_their_kind() {
     assert_eq!(store.remove("a").unwrap_err().code(), Code::IoDenied);
     fs.heal();
     assert_eq!(store.open("a").unwrap().bytes(), 1);
+}
+
+#[test]
+fn a_directory_is_durable_when_its_parent_is_synced() {
+    let (fs, store) = disk();
+    make_durable(&*store, "a").unwrap();
+    assert_eq!(fs.changes(), ["mkdir a", "fsync ."]);
+    fs.fail(Op::SyncDir, 1, Errno::IO);
+    assert_eq!(make_durable(&*store, "b").unwrap_err().code(), Code::Io);
+}
+
+/// A pipe or device is refused by looking at it: opening alone can have effects.
+#[test]
+fn what_is_no_file_is_never_opened() {
+    let memory = MemoryFs::new();
+    memory.set_other("pipe").unwrap();
+    let fs = FailingFs::new(memory);
+    let store = DirStore::open(Arc::new(fs.clone()), Path::new("")).unwrap();
+    fs.clear_log();
+    assert_eq!(store.open("pipe").unwrap_err().code(), Code::NotRegular);
+    assert_eq!(fs.log(), ["stat pipe"]);
+}
+
+/// Another process swaps the file between the look and the open.
+#[test]
+fn a_file_swapped_while_it_is_opened_is_refused() {
+    for swap in ["pipe", "link", "directory", "nothing"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, b"x").unwrap();
+        let fs = FailingFs::new(PosixFs);
+        let store = DirStore::open(Arc::new(fs.clone()), dir.path()).unwrap();
+        fs.before(Op::OpenRead, 1, move || {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            std::fs::remove_file(&path).unwrap();
+            match swap {
+                "pipe" => mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap(),
+                "link" => std::os::unix::fs::symlink("/etc/passwd", &path).unwrap(),
+                "directory" => std::fs::create_dir(&path).unwrap(),
+                _ => {}
+            }
+        });
+        let code = store.open("a").unwrap_err().code();
+        assert_eq!(code, if swap == "nothing" { Code::FileMissing } else { Code::NotRegular });
+    }
+}
+
+#[test]
+fn a_name_that_vanishes_while_listing_is_left_out() {
+    let (fs, store) = disk();
+    for name in ["a", "b", "c"] {
+        assert_eq!(store.put_new(name, b"x").unwrap(), Put::Created);
+    }
+    let other = store.clone();
+    fs.before(Op::Stat, 2, move || assert!(other.remove("b").unwrap()));
+    assert_eq!(names(&store), ["a", "c"]);
 }
 
 /// A file that is cut short after it was opened is not what was stated.

@@ -96,7 +96,7 @@ impl Op {
 
 /// Wraps a file system; clones share faults and log.
 ///
-/// Lines of the log are a word and paths relative to the directory first opened, `.` for itself:
+/// Lines of the log are a word and paths relative to the root that was opened, `.` for itself:
 /// `create model-00000`, `write model-00000 4096+512`, `fsync model-00000`, `close model-00000`,
 /// `fsync .`, `link tmp-* manifest.json`, `mkdir sub`, `create sub/a`. The random part of a
 /// temporary's name is shown as `*`. A call that a fault hits ends in ` failed`.
@@ -109,6 +109,7 @@ pub struct FailingFs<F> {
 struct State {
     log: Vec<(Op, String)>,
     faults: Vec<Fault>,
+    races: Vec<Race>,
     largest_transfer: Option<usize>,
     /// Bytes that may still be written.
     space: Option<u64>,
@@ -125,6 +126,14 @@ struct Fault {
     lost_reply: bool,
     /// Whether it stays after it hit.
     for_ever: bool,
+}
+
+/// What another process does just before a call.
+struct Race {
+    op: Op,
+    /// Calls to let pass.
+    wait: usize,
+    run: Box<dyn FnOnce() + Send>,
 }
 
 /// An open directory of a [`FailingFs`].
@@ -169,6 +178,13 @@ impl<F: Fs> FailingFs<F> {
         self.add(op, 1, Some(name.to_owned()), errno, false, true);
     }
 
+    /// Runs `run` just before the `nth` call of `op` from now on: what another process does in
+    /// between two calls of the caller.
+    pub fn before(&self, op: Op, nth: usize, run: impl FnOnce() + Send + 'static) {
+        let wait = nth.saturating_sub(1);
+        self.state().races.push(Race { op, wait, run: Box::new(run) });
+    }
+
     /// No call moves more than `bytes` at a time from now on: partial reads and writes; with 0, no
     /// progress at all.
     pub fn limit_transfer(&self, bytes: usize) {
@@ -181,10 +197,11 @@ impl<F: Fs> FailingFs<F> {
         self.state().space = Some(bytes);
     }
 
-    /// Removes every fault and limit.
+    /// Removes every fault, race and limit.
     pub fn heal(&self) {
         let mut state = self.state();
         state.faults.clear();
+        state.races.clear();
         state.largest_transfer = None;
         state.space = None;
     }
@@ -234,6 +251,11 @@ impl<F: Fs> FailingFs<F> {
         detail: &str,
         make: impl FnOnce(&F) -> io::Result<T>,
     ) -> io::Result<T> {
+        // The lock is let go first: what races may come back here by another handle.
+        let races = self.state().races(op);
+        for run in races {
+            run();
+        }
         let hit = self.state().note(op, path, detail);
         match hit {
             None => make(&self.inner),
@@ -247,6 +269,24 @@ impl<F: Fs> FailingFs<F> {
 }
 
 impl State {
+    /// Takes what runs before this call.
+    fn races(&mut self, op: Op) -> Vec<Box<dyn FnOnce() + Send>> {
+        let mut due = Vec::new();
+        let mut later = Vec::new();
+        for mut race in std::mem::take(&mut self.races) {
+            if race.op != op {
+                later.push(race);
+            } else if let Some(less) = race.wait.checked_sub(1) {
+                race.wait = less;
+                later.push(race);
+            } else {
+                due.push(race.run);
+            }
+        }
+        self.races = later;
+        due
+    }
+
     /// Writes the line and gives the fault that hits, with whether only the reply is lost.
     fn note(&mut self, op: Op, path: &str, detail: &str) -> Option<(Errno, bool)> {
         let hit = self.hit(op, path);
