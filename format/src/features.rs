@@ -42,14 +42,11 @@ impl Features {
     /// Reads the value of `features`.
     pub(crate) fn parse(cursor: &mut Cursor<'_>) -> Result<Self> {
         let start = cursor.offset();
-        let mut members = cursor.begin_object()?;
+        let mut object = cursor.begin(&[("optional", true), ("required", true)])?;
         let (mut optional, mut required) = (None, None);
-        while let Some(name) = cursor.next_member(&mut members)? {
-            match &*name {
-                "optional" => optional = Some(parse_names(cursor)?),
-                "required" => required = Some(parse_names(cursor)?),
-                _ => return Err(cursor.unknown_member()),
-            }
+        while let Some(name) = cursor.next_of(&mut object)? {
+            let names = parse_names(cursor)?;
+            *(if name == "optional" { &mut optional } else { &mut required }) = Some(names);
         }
         let features = Self {
             optional: cursor.required(start, "optional", optional)?,

@@ -7,27 +7,44 @@
 #![forbid(unsafe_code)]
 
 pub mod arith;
+pub mod attachment;
 pub mod commit_file;
-pub mod digest;
+pub mod common;
 pub mod companion;
 pub mod cover;
 pub mod crc;
+pub mod digest;
 pub mod dims;
+mod entries;
+pub mod entry;
+pub mod entry_json;
 mod error;
-pub mod flat;
 pub mod features;
+pub mod flat;
+pub mod identity;
 pub mod json;
+pub mod manifest;
 pub mod names;
 pub mod pack;
+pub mod page;
+pub mod part;
+pub mod record;
 pub mod region;
 pub mod registry;
 pub mod session;
 pub mod shard;
+pub mod value_tree;
 
+pub use common::{Common, Coordinate, Topology, Version};
 pub use digest::Digest;
 pub use dims::Dims;
+pub use entry::{Alias, Chunk, Entry, Native, NativeStep, Tensor};
 pub use error::{Error, Location, Result};
 pub use features::Features;
+pub use identity::Identity;
+pub use manifest::Manifest;
+pub use part::{Part, PartContent};
+pub use record::{Record, RecordKey};
 pub use region::Region;
 pub use registry::rules as rule;
 pub use registry::{Class, Code, Dtype, Presence, Role, ShardClass, limits};

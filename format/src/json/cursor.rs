@@ -32,6 +32,18 @@ pub struct Members {
     first: bool,
 }
 
+/// The members that an object may have, ascending by name, and whether it must have them.
+pub type Form = [(&'static str, bool)];
+
+/// How far an object of a listed form is read.
+#[derive(Debug)]
+pub struct Object {
+    members: Members,
+    start: usize,
+    /// What may still come.
+    rest: &'static Form,
+}
+
 /// How far the items of one array are read.
 #[derive(Debug)]
 pub struct Items {
@@ -111,6 +123,37 @@ impl<'a> Cursor<'a> {
         let name = self.string()?;
         self.expect(b':')?;
         Ok(Some(name))
+    }
+
+    /// Enters an object whose members a chapter lists; read it with
+    /// [`next_of`](Self::next_of).
+    ///
+    /// # Errors
+    /// [`Code::BadMember`] when the next value is no object.
+    pub fn begin(&mut self, form: &'static Form) -> Result<Object> {
+        let start = self.at;
+        Ok(Object { members: self.begin_object()?, start, rest: form })
+    }
+
+    /// As [`next_member`](Self::next_member), but an unknown member is an error at its place and
+    /// a missing one where it would stand.
+    ///
+    /// # Errors
+    /// [`Code::BadMember`].
+    pub fn next_of(&mut self, object: &mut Object) -> Result<Option<&'static str>> {
+        let found = self.next_member(&mut object.members)?;
+        while let [(name, required), rest @ ..] = object.rest {
+            match &found {
+                Some(found) if **found < **name => break,
+                Some(found) if **found == **name => {
+                    object.rest = rest;
+                    return Ok(Some(name));
+                }
+                _ if *required => return Err(self.missing(object.start, name)),
+                _ => object.rest = rest,
+            }
+        }
+        if found.is_some() { Err(self.unknown_member()) } else { Ok(None) }
     }
 
     /// Enters an array; read it with [`next_item`](Self::next_item).
@@ -318,10 +361,13 @@ impl<'a> Cursor<'a> {
     /// [`Code::BadMember`] when it is missing.
     #[inline]
     pub fn required<T>(&self, start: usize, name: &str, value: Option<T>) -> Result<T> {
-        value.ok_or_else(|| {
-            let message = format!("expected a member {name:?}, found none");
-            self.fail(start, Code::BadMember, rule::JSON_UNKNOWN_MEMBER, message)
-        })
+        value.ok_or_else(|| self.missing(start, name))
+    }
+
+    #[cold]
+    fn missing(&self, start: usize, name: &str) -> Error {
+        let message = format!("expected a member {name:?}, found none");
+        self.fail(start, Code::BadMember, rule::JSON_UNKNOWN_MEMBER, message)
     }
 
     /// Whether the container ends here; else steps over the comma.

@@ -11,7 +11,8 @@ mod pointer;
 mod value;
 
 pub use canonical::{check_canonical, check_canonical_value};
-pub use cursor::{Cursor, Items, Kind, Members};
+pub use cursor::{Cursor, Form, Items, Kind, Members, Object};
 pub use encode::{Encoder, string as encode_string};
 pub use pointer::pointer_at;
+pub(crate) use pointer::pointer_step;
 pub use value::Value;

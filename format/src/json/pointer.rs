@@ -49,7 +49,10 @@ pub fn pointer_at(text: &str, offset: usize) -> String {
     }
     path.iter().fold(String::new(), |pointer, step| match step {
         Step::Item(index) => format!("{pointer}/{index}"),
-        Step::Member(name) => format!("{pointer}/{}", escaped(name)),
+        Step::Member(name) => {
+            let plain = name.replace("\\\"", "\"").replace("\\\\", "\\");
+            format!("{pointer}/{}", pointer_step(&plain))
+        }
     })
 }
 
@@ -69,10 +72,9 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// A canonical member name as a step of a pointer.
-pub(crate) fn escaped(name: &str) -> String {
-    let plain = name.replace("\\\"", "\"").replace("\\\\", "\\");
-    plain.replace('~', "~0").replace('/', "~1")
+/// A member's name as a step of a pointer.
+pub(crate) fn pointer_step(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]
