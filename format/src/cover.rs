@@ -318,5 +318,7 @@ mod tests {
         };
         assert_eq!(found(&[2; 8], &halves(8)), None);
         assert_eq!(found(&[2; 9], &halves(9)), Some(Code::Limit));
+        // Axes that nobody splits do not count.
+        assert_eq!(found(&[2; 12], &[Region::whole(&[2; 12])]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! The layout of a shard: where its chunks, pads and table of block CRCs stand, and its header.
 //!
-//! Layout is a pure function of the chunks in their order ([`lay_out`]). This module knows keys, alignment and the safetensors
+//! Layout is a pure function of the chunks in their order ([`lay_out`]); a part's shards are laid
+//! out again and compared by [`layouts_of`]. This module knows keys, alignment and the safetensors
 //! header. It must not know bytes of data, nor read any header.
 //!
 //! ```text
@@ -15,6 +16,10 @@ use std::ops::Range;
 use crate::dims::Dims;
 use crate::json::Encoder;
 use crate::{Code, Dtype, Error, Result, arith, limits, rule};
+
+mod rebuild;
+
+pub use rebuild::{layouts_of, slot_of};
 
 /// Begins the key of a chunk that does not stand under its tensor's name.
 pub const CHUNK_KEY: &str = "__ws__:";
@@ -34,6 +39,15 @@ pub struct Slot<'a> {
     pub shape: Dims,
     /// Bytes of the chunk, at least 1.
     pub bytes: u64,
+}
+
+impl Slot<'_> {
+    /// The slot with a key of its own.
+    #[must_use]
+    pub fn into_owned(self) -> Slot<'static> {
+        let Self { key, dtype, shape, bytes } = self;
+        Slot { key: key.into_owned().into(), dtype, shape, bytes }
+    }
 }
 
 /// Where everything in a shard stands. Offsets count from the start of the file.
