@@ -121,8 +121,11 @@ fn copy_bytes(from: &[u8], source: u64, to: &mut [u8], target: u64, count: u64) 
     Some(())
 }
 
-/// Copies `count` bits; none when a place is outside its buffer.
-fn copy_bits(from: &[u8], source: u64, to: &mut [u8], target: u64, count: u64) -> Option<()> {
+/// Copies `count` bits from bit `source` of `from` to bit `target` of `to`, bit 0 being the least
+/// significant of the first byte; other bits of `to` stay as they are. None when a place is outside
+/// its buffer; `to` may then hold a part.
+#[must_use]
+pub fn copy_bits(from: &[u8], source: u64, to: &mut [u8], target: u64, count: u64) -> Option<()> {
     // Up to the first whole byte of the target, its whole bytes, and what is left.
     let head = (target.wrapping_neg() & 7).min(count);
     copy_few_bits(from, source, to, target, head)?;
