@@ -1,8 +1,9 @@
 //! The operating system's files.
 //!
 //! It knows flags and descriptors. It must not retry or reinterpret. Every name is one component
-//! below an open directory and is opened with `O_NOFOLLOW`: no link is ever followed, so none of
-//! the further promises of `openat2` is needed.
+//! below an open directory, and the kernel is asked twice not to leave it: `openat2` resolves
+//! beneath the directory and through no link; where it is not there, `O_NOFOLLOW` on a name that is
+//! known to be one component says the same.
 
 use std::borrow::Cow;
 use std::io;
@@ -10,6 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+#[cfg(target_os = "linux")]
+use rustix::fs::ResolveFlags;
 use rustix::fs::{self as sys, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -30,8 +33,7 @@ impl Fs for PosixFs {
     }
 
     fn open_dir(&self, at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-        let flags = DIRECTORY.union(OFlags::NOFOLLOW);
-        Ok(sys::openat(at, component(name)?.as_ref(), flags, Mode::empty())?)
+        open_beneath(at, name, DIRECTORY, Mode::empty())
     }
 
     fn make_dir(&self, at: &OwnedFd, name: &str) -> io::Result<()> {
@@ -60,20 +62,14 @@ impl Fs for PosixFs {
 
     fn open_read(&self, at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         // NONBLOCK: a pipe without a writer opens at once and is then seen for what it is.
-        let flags =
-            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(sys::openat(at, component(name)?.as_ref(), flags, Mode::empty())?)
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        open_beneath(at, name, flags, Mode::empty())
     }
 
     fn create(&self, at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDWR
-            | OFlags::CREATE
-            | OFlags::EXCL
-            | OFlags::NOFOLLOW
-            | OFlags::NOCTTY
-            | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-        Ok(sys::openat(at, component(name)?.as_ref(), flags, mode)?)
+        open_beneath(at, name, flags, mode)
     }
 
     fn stat_file(&self, file: &OwnedFd) -> io::Result<Stat> {
@@ -146,6 +142,23 @@ impl Fs for PosixFs {
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Opens one name below `at`, never through a link and never outside.
+fn open_beneath(at: &OwnedFd, name: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let name = component(name)?;
+    let flags = flags.union(OFlags::NOFOLLOW);
+    #[cfg(target_os = "linux")]
+    {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match sys::openat2(at, name.as_ref(), flags, mode, resolve) {
+            // Kernels before 5.6 do not have the call; sandboxes answer EPERM to calls they do not know.
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            other => return Ok(other?),
+        }
+    }
+    Ok(sys::openat(at, name.as_ref(), flags, mode)?)
+}
 
 /// The kernel's bytes for a name: this is what keeps every call inside its directory.
 fn component(name: &str) -> io::Result<Cow<'_, [u8]>> {
