@@ -1,0 +1,138 @@
+//! Pages of entries and records: read when needed, checked whole, kept within a bound.
+//!
+//! It knows which page holds a key, and steps 6 of spec 12.1. It must not know tensor data.
+
+use std::sync::Arc;
+
+use waystation_format::entry::Entry;
+use waystation_format::manifest::{Manifest, PageRef};
+use waystation_format::page::{RecordPage, TensorPage};
+use waystation_format::record::Record;
+use waystation_format::{Code, Error, Result, limits, names};
+use waystation_store::Store;
+
+use crate::cache::Cache;
+use crate::complete::read_file;
+use crate::options::Budget;
+
+/// Parsed pages weigh about this many times their text.
+const PARSED_WEIGHT: u64 = 4;
+
+/// Parsed pages are kept up to this weight in bytes, or a quarter of the caller's budget.
+const KEPT_BYTES: u64 = 192 << 20;
+
+/// A page of tensors and aliases, whose every rule of depth O holds but the aliases' targets.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// The identity key of each.
+    keys: Vec<Box<str>>,
+}
+
+/// The pages of one checkpoint.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    tensors: Cache<u32, Arc<Entries>>,
+    records: Cache<u32, Arc<Vec<Record>>>,
+    budget: Budget,
+}
+
+impl Entries {
+    /// Where `key` stands, or would.
+    pub(crate) fn search(&self, key: &str) -> std::result::Result<usize, usize> {
+        self.keys.binary_search_by(|at| (**at).cmp(key))
+    }
+
+    pub(crate) fn key(&self, at: usize) -> Option<&str> {
+        self.keys.get(at).map(|key| &**key)
+    }
+}
+
+impl Pages {
+    pub(crate) fn new(budget: Budget) -> Self {
+        let kept = budget.0.map_or(KEPT_BYTES, |most| KEPT_BYTES.min(most.div_ceil(4)));
+        Self { tensors: Cache::new(kept), records: Cache::new(kept), budget }
+    }
+
+    pub(crate) fn tensors(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+        page: u32,
+    ) -> Result<Arc<Entries>> {
+        self.tensors.get_or(&page, || {
+            let raw = read_tensors(store, manifest, page, self.budget)?;
+            let weight = weight(raw.len());
+            Ok((Arc::new(parse_tensors(&raw, manifest, page)?), weight))
+        })
+    }
+
+    pub(crate) fn records(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+        page: u32,
+    ) -> Result<Arc<Vec<Record>>> {
+        self.records.get_or(&page, || {
+            let raw = read_records(store, manifest, page, self.budget)?;
+            let weight = weight(raw.len());
+            Ok((Arc::new(parse_records(&raw, manifest, page)?), weight))
+        })
+    }
+}
+
+/// The only page that may hold `key`: the last whose first key is not above it.
+pub(crate) fn page_of(pages: &[PageRef], key: &str) -> Option<u32> {
+    let after = pages.partition_point(|page| page.first.as_str() <= key);
+    u32::try_from(after.checked_sub(1)?).ok()
+}
+
+/// The bytes of a page of tensors.
+pub(crate) fn read_tensors(
+    store: &dyn Store,
+    manifest: &Manifest,
+    page: u32,
+    budget: Budget,
+) -> Result<Vec<u8>> {
+    read(store, &names::tensors_page(page), page_ref(&manifest.tensors, page)?, budget)
+}
+
+/// The bytes of a page of records.
+pub(crate) fn read_records(
+    store: &dyn Store,
+    manifest: &Manifest,
+    page: u32,
+    budget: Budget,
+) -> Result<Vec<u8>> {
+    read(store, &names::records_page(page), page_ref(&manifest.records, page)?, budget)
+}
+
+pub(crate) fn parse_tensors(raw: &[u8], manifest: &Manifest, page: u32) -> Result<Entries> {
+    let name = || names::tensors_page(page);
+    let parsed = TensorPage::parse(raw, manifest, page).map_err(|e| e.in_file(name()))?;
+    let keys = parsed.entries.iter().map(|entry| entry.key().into_boxed_str()).collect();
+    Ok(Entries { entries: parsed.entries.into_iter().map(Arc::new).collect(), keys })
+}
+
+pub(crate) fn parse_records(raw: &[u8], manifest: &Manifest, page: u32) -> Result<Vec<Record>> {
+    let name = || names::records_page(page);
+    Ok(RecordPage::parse(raw, manifest, page).map_err(|e| e.in_file(name()))?.records)
+}
+
+/// Length and digest are compared when it is parsed.
+fn read(store: &dyn Store, name: &str, page: &PageRef, budget: Budget) -> Result<Vec<u8>> {
+    let parsed = page.bytes.saturating_mul(PARSED_WEIGHT);
+    budget.check(parsed, "a parsed page").map_err(|e| e.in_file(name))?;
+    read_file(store, name, limits::PAGE_BYTES, budget)
+}
+
+fn page_ref(pages: &[PageRef], page: u32) -> Result<&PageRef> {
+    usize::try_from(page).ok().and_then(|at| pages.get(at)).ok_or_else(|| {
+        let message = format!("expected one of {} pages, found page {page}", pages.len());
+        Error::new(Code::BadArgument, message)
+    })
+}
+
+fn weight(raw: usize) -> u64 {
+    u64::try_from(raw).unwrap_or(u64::MAX).saturating_mul(PARSED_WEIGHT)
+}

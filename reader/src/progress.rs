@@ -1,0 +1,40 @@
+//! How long work reports itself and is told to stop.
+//!
+//! It knows bytes done and a wish to stop. It must not know terminals.
+
+use waystation_format::{Code, Error, Result};
+
+/// Told what a long call is doing, and asked whether it should go on. Called from many threads.
+pub trait Progress: Sync {
+    /// A phase begins: what it is, in words, and how many bytes it goes through.
+    fn begin(&self, what: &str, total_bytes: u64);
+
+    /// So many more bytes of the phase are done.
+    fn advance(&self, bytes: u64);
+
+    /// Whether to stop at the next good moment.
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody is watching.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {
+    fn begin(&self, _what: &str, _total_bytes: u64) {}
+
+    fn advance(&self, _bytes: u64) {}
+}
+
+/// Goes on unless the caller asked to stop.
+///
+/// # Errors
+/// [`Code::Interrupted`] when it did.
+pub(crate) fn go_on(progress: &dyn Progress) -> Result<()> {
+    if progress.cancelled() {
+        return Err(Error::new(Code::Interrupted, "stopped before the work was done"));
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! Checks everything, and goes on after what it finds.
+//!
+//! It knows the order of spec 12.3 and what depends on what. It must not decide what a breach
+//! means: it reports all that can still be seen.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use waystation_format::manifest::{FileKind, Manifest};
+use waystation_format::names::{self, Marker};
+use waystation_format::part::Part;
+use waystation_format::{Digest, Error, Result, rule};
+use waystation_store::Store;
+
+use crate::complete::{
+    Directory, check_digest, check_named, check_not_deleted, read_commit, read_manifest,
+};
+use crate::options::{Budget, threads};
+use crate::pages::{parse_records, parse_tensors, read_records, read_tensors};
+use crate::progress::{NoProgress, Progress, go_on};
+use crate::{attachment, parallel};
+
+mod data;
+mod parts;
+
+/// How thorough a verification is.
+#[derive(Clone, Copy)]
+pub struct VerifyOptions<'p> {
+    /// Leave out tensor data and attachments: everything else is checked.
+    pub quick: bool,
+    /// Threads; 0 takes what the machine has.
+    pub threads: usize,
+    /// Told what is going on.
+    pub progress: &'p dyn Progress,
+}
+
+impl Default for VerifyOptions<'_> {
+    fn default() -> Self {
+        Self { quick: false, threads: 0, progress: &NoProgress }
+    }
+}
+
+impl fmt::Debug for VerifyOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerifyOptions")
+            .field("quick", &self.quick)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a verification found.
+#[derive(Debug)]
+pub struct Report {
+    /// Whether nothing was found.
+    pub ok: bool,
+    /// Breaches in the order of spec 12.3, and failures of the environment where they were met.
+    pub findings: Vec<Error>,
+    /// What is no breach but worth a look.
+    pub notes: Vec<Note>,
+    /// The manifest's digest, where the commit file names one.
+    pub digest: Option<Digest>,
+    /// Bytes of the files that were looked at.
+    pub bytes: u64,
+}
+
+/// Something in the directory that is no named file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A file or directory that the format does not know.
+    Unnamed(String),
+    /// A file that a writer or committer left behind.
+    Temporary(String),
+    /// A marker.
+    Marker(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, name) = match self {
+            Note::Unnamed(name) => ("unnamed", name),
+            Note::Temporary(name) => ("temporary", name),
+            Note::Marker(name) => ("marker", name),
+        };
+        write!(f, "{what}: {}", name.escape_default())
+    }
+}
+
+/// Checks every rule and byte of the checkpoint in `store`.
+///
+/// Memory is the parts' own bytes, a few pages, and a few hundred KiB a thread.
+///
+/// # Errors
+/// Those of the system about the directory itself, and `interrupted`. What is met later is a
+/// finding, of class `io` when the environment failed.
+pub fn verify(store: &Arc<dyn Store>, options: &VerifyOptions<'_>) -> Result<Report> {
+    let directory = Directory::list(&**store)?;
+    let mut check = Check {
+        store: &**store,
+        threads: threads(options.threads),
+        progress: options.progress,
+        found: Vec::new(),
+        good: HashSet::new(),
+        bytes: 0,
+    };
+    let digest = check.everything(&directory, options.quick)?;
+    let named = check.good;
+    Ok(Report {
+        ok: check.found.is_empty(),
+        findings: check.found,
+        notes: notes(&directory, &named),
+        digest,
+        bytes: check.bytes,
+    })
+}
+
+/// A verification under way.
+struct Check<'a> {
+    store: &'a dyn Store,
+    threads: usize,
+    progress: &'a dyn Progress,
+    found: Vec<Error>,
+    /// Named files that are there, regular, of their length.
+    good: HashSet<String>,
+    bytes: u64,
+}
+
+impl Check<'_> {
+    fn everything(&mut self, directory: &Directory, quick: bool) -> Result<Option<Digest>> {
+        self.keep(check_not_deleted(directory));
+        let digest = self.keep(read_commit(self.store, directory));
+        let raw = self.keep(read_manifest(self.store, directory, Budget::default()));
+        let Some(raw) = raw else { return Ok(digest) };
+        if let Some(digest) = &digest {
+            let agree = check_digest(&raw, digest, rule::INTEGRITY_MANIFEST);
+            self.keep(agree.map_err(|e| e.in_file(names::MANIFEST)));
+        }
+        let parsed = Manifest::parse(&raw)
+            .and_then(|manifest| Ok((manifest.named_files()?, manifest)))
+            .map_err(|e| e.in_file(names::MANIFEST));
+        let Some((files, manifest)) = self.keep(parsed) else { return Ok(digest) };
+        for file in &files {
+            if self.keep(check_named(directory, file)).is_some() {
+                self.good.insert(file.name.clone());
+                let skipped = quick && matches!(file.kind, FileKind::Shard { .. } | FileKind::Attachment { .. });
+                self.bytes = self.bytes.saturating_add(if skipped { 0 } else { file.bytes });
+            }
+        }
+        self.progress.begin("verify", self.bytes);
+        self.pages(&manifest)?;
+        let parts = self.parts(&manifest)?;
+        let layouts = self.layouts(&parts)?;
+        if parts.iter().all(Option::is_some) {
+            let parts: Vec<Part> = parts.into_iter().flatten().collect();
+            self.derive(&parts, &manifest, &raw)?;
+            self.rest(&parts.iter().collect::<Vec<_>>(), &layouts, &manifest, quick)?;
+        } else {
+            let parts: Vec<&Part> = parts.iter().flatten().collect();
+            self.rest(&parts, &layouts, &manifest, quick)?;
+        }
+        Ok(digest)
+    }
+
+    /// Attachments and data.
+    fn rest(
+        &mut self,
+        parts: &[&Part],
+        layouts: &HashSet<u32>,
+        manifest: &Manifest,
+        quick: bool,
+    ) -> Result<()> {
+        if quick {
+            return Ok(());
+        }
+        self.attachments(manifest)?;
+        let mut found = Vec::new();
+        for part in parts {
+            if layouts.contains(&part.writer) {
+                data::check(self, part, &mut found)?;
+            }
+        }
+        // Parts come by writer, files by name, and threads end in any order.
+        found.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.found.append(&mut found);
+        Ok(())
+    }
+
+    /// Keeps a breach, gives what is good.
+    fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(e) => {
+                self.found.push(e);
+                None
+            }
+        }
+    }
+
+    fn is_good(&self, name: &str) -> bool {
+        self.good.contains(name)
+    }
+
+    fn pages(&mut self, manifest: &Manifest) -> Result<()> {
+        let store = self.store;
+        let numbers = |count: usize| 0..u32::try_from(count).unwrap_or(u32::MAX);
+        let tensors = numbers(manifest.tensors.len())
+            .filter(|&page| self.is_good(&names::tensors_page(page)))
+            .collect();
+        let checked = parallel::map(self.threads, tensors, |page: u32| {
+            go_on(self.progress)?;
+            let check = || {
+                let raw = read_tensors(store, manifest, page, Budget::default())?;
+                self.progress.advance(crate::options::len(&raw));
+                parse_tensors(&raw, manifest, page)
+            };
+            Ok(check().err())
+        })?;
+        let records = numbers(manifest.records.len())
+            .filter(|&page| self.is_good(&names::records_page(page)))
+            .collect();
+        let more = parallel::map(self.threads, records, |page: u32| {
+            go_on(self.progress)?;
+            let check = || {
+                let raw = read_records(store, manifest, page, Budget::default())?;
+                self.progress.advance(crate::options::len(&raw));
+                parse_records(&raw, manifest, page)
+            };
+            Ok(check().err())
+        })?;
+        self.found.extend(checked.into_iter().chain(more).flatten());
+        Ok(())
+    }
+
+    fn attachments(&mut self, manifest: &Manifest) -> Result<()> {
+        let mut files = Vec::new();
+        for (writer, part) in (0_u32..).zip(&manifest.parts) {
+            for (position, entry) in (0_u32..).zip(&part.attachments) {
+                let name = names::attachment(writer, part.inc, position);
+                if self.is_good(&name) {
+                    files.push((name, entry));
+                }
+            }
+        }
+        files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let checked = parallel::map(self.threads, files, |(name, entry)| {
+            let checked =
+                attachment::check(self.store, &name, entry.bytes, &entry.sha256, self.progress);
+            go_on(self.progress)?;
+            Ok(checked.err())
+        })?;
+        self.found.extend(checked.into_iter().flatten());
+        Ok(())
+    }
+}
+
+fn place(e: &Error) -> (Option<&str>, Option<u64>) {
+    let place = e.location();
+    (place.file.as_deref(), place.offset)
+}
+
+fn notes(directory: &Directory, named: &HashSet<String>) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for listed in directory.iter() {
+        let name = listed.name.clone();
+        if name == names::MANIFEST || name == names::COMMIT || named.contains(&name) {
+            continue;
+        }
+        if Marker::parse(&name).is_some() {
+            notes.push(Note::Marker(name));
+        } else if names::is_temporary(&name) {
+            notes.push(Note::Temporary(name));
+        } else {
+            notes.push(Note::Unnamed(name));
+        }
+    }
+    notes
+}
