@@ -249,15 +249,16 @@ class Checkpoint:
         files["waystation.commit"] = f"{sha(data)}  manifest.json\n".encode()
 
     def pages(self, kind, member, keyed, files):
-        pages, listed = [], []
+        pages, listed, size = [], [], 0
         for key, value in keyed:
-            if pages:
-                tried = pages[-1] | {member: [*pages[-1][member], value]}
-                if len(canon(tried)) <= self.target:
-                    pages[-1] = tried
-                    continue
+            more = 1 + len(canon(value))
+            if pages and size + more <= self.target:
+                pages[-1][member].append(value)
+                size += more
+                continue
             listed.append({"first": json.loads(key)})
             pages.append({"format": "waystation", "kind": kind, member: [value], "page": len(pages), "version": self.common["version"]})
+            size = len(canon(pages[-1]))
         for number, page in enumerate(pages):
             data = canon(self.on_page(page))
             files[f"{kind}-{number:05d}.json"] = data

@@ -6,9 +6,9 @@ import json
 import sys
 
 from . import canonical, forms
-from .checkpoint import open_checkpoint, attachment_name
+from .checkpoint import attachment_name, open_checkpoint
 from .files import Directory
-from .refusal import Refusal
+from .refusal import Refusal, io_refusal
 from .registry import exit_status
 from .run import latest
 from .verify import verify
@@ -64,8 +64,8 @@ def _slice(arguments):
     identity = _argument(arguments.identity, "the identity")
     try:
         forms.identity(identity)
-    except Refusal as refusal:
-        raise Refusal("bad-argument", "open.find", f"the identity: {refusal.message}") from None
+    except (Refusal, UnicodeEncodeError):
+        raise Refusal("bad-argument", "open.find", "expected an identity: [component, role, name, slot, owner, scope]") from None
     start, extent = _numbers(arguments.start), _numbers(arguments.extent)
     with Directory(arguments.directory) as directory:
         checkpoint = open_checkpoint(directory)
@@ -122,7 +122,12 @@ def _parser():
 def main(words=None):
     arguments = _parser().parse_args(words)
     try:
-        status, answer = arguments.run_command(arguments)
+        try:
+            status, answer = arguments.run_command(arguments)
+        except OSError as error:
+            raise io_refusal(error, None) from None
+        except MemoryError:
+            raise Refusal("limit", "open.memory", "this process may not have the memory that it needs") from None
     except Refusal as refusal:
         status = 2 if refusal.code == "bad-argument" else exit_status(refusal.code)
         answer = {"error": refusal.finding()}

@@ -84,13 +84,15 @@ class File:
         os.close(self.descriptor)
 
     def read(self, offset, size):
-        """Exactly so many bytes; a file that ends before is shorter than it was."""
+        """Exactly so many bytes, for which no memory is taken before the file is seen to have them."""
         pieces = []
         try:
+            if offset + size > os.fstat(self.descriptor).st_size:
+                raise Refusal("length-mismatch", "dir.length", f"the file ends before {offset + size}", self.name)
             while size > 0:
                 piece = os.pread(self.descriptor, size, offset)
                 if not piece:
-                    raise Refusal("length-mismatch", "dir.length", "the file ends early", self.name, offset)
+                    raise Refusal("length-mismatch", "dir.length", f"the file ends at {offset}", self.name)
                 pieces.append(piece)
                 offset += len(piece)
                 size -= len(piece)

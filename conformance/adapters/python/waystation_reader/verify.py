@@ -15,15 +15,15 @@ _PIN = re.compile("pin-[A-Za-z0-9._-]{1,64}")
 
 def verify(path):
     """(findings, notes): every breach that can be seen, and what stands beside the named files."""
-    findings = []
-    with Directory(path) as directory:
-        try:
+    findings, notes = [], []
+    try:
+        with Directory(path) as directory:
+            notes = _notes(directory, {"waystation.commit", "manifest.json"})
             checkpoint = open_checkpoint(directory, findings.append)
+            notes = _notes(directory, checkpoint.files.keys())
             _Verifier(checkpoint, findings.append).run()
-            notes = _notes(directory, checkpoint.files)
-        except Refusal as refusal:
-            findings.append(refusal)
-            notes = _notes(directory, {"waystation.commit": 80, "manifest.json": None})
+    except Refusal as refusal:
+        findings.append(refusal)
     return findings, notes
 
 
@@ -34,6 +34,7 @@ class _Verifier:
         self.manifest = checkpoint.manifest
         self.report = report
         self.parts = []
+        self.combiner = crc32c.Combiner(self.manifest["block_bytes"])
 
     def run(self):
         for writer in range(len(self.manifest["parts"])):
@@ -47,10 +48,10 @@ class _Verifier:
                 name = attachment_name(writer, part["inc"], position)
                 self.attempt(name, self.attachment, name, attachment)
             for position, stated in enumerate(part["shards"]):
-                data.append((shard_name(stated["class"], writer, part["inc"], position), writer, position, stated))
-        for name, writer, position, stated in sorted(data, key=lambda entry: entry[0]):
+                data.append((shard_name(stated["class"], writer, part["inc"], position), writer, position))
+        for name, writer, position in sorted(data):
             here = placed.get((writer, position), [])
-            self.attempt(name, self.shard, name, stated, here, layouts.get((writer, position)))
+            self.attempt(name, self.shard, name, here, *layouts.get((writer, position), (None, None)))
 
     def attempt(self, name, check, *arguments):
         """Runs the check of a file that is there, and reports what it refuses."""
@@ -123,12 +124,13 @@ class _Verifier:
         return placed
 
     def layouts(self, placed):
+        """(writer, shard) -> the layout that its part gives, if it is the right one, and the table that the part states."""
         layouts = {}
         for writer, part in enumerate(self.parts):
             for position, stated in enumerate(part.value["shards"] if part else ()):
                 pairs = placed.get((writer, position), [])
                 try:
-                    layouts[writer, position] = shard.check(stated, pairs, part.value["block_bytes"])
+                    layouts[writer, position] = shard.check(stated, pairs, part.value["block_bytes"]), stated["crc_table"]
                 except Refusal as refusal:
                     name = part_name(writer, part.sha256)
                     self.report(refusal.at(file=name, prefix=f"/shards/{position}"))
@@ -163,22 +165,25 @@ class _Verifier:
         if self.directory.sha256(name) != stated["sha256"]:
             raise Refusal("digest-mismatch", "attachment.digest", f"not the SHA-256 stated for {stated['path']}")
 
-    def shard(self, name, stated, placed, layout):
+    def shard(self, name, placed, layout, table):
         """Reports by offset what is wrong in a shard; without a layout only its chunks can be checked."""
         found = []
         with self.directory.open(name) as file:
-            if layout is not None:
-                header = file.read(0, len(layout.header))
-                if header != layout.header:
-                    found.append(Refusal("header-mismatch", "shard.header", "not the header that the part gives",
-                                         offset=first_difference(header, layout.header)))
-                found += self.pads(file, layout.pads)
-            blocks = []
-            for tensor, chunk in placed:
-                blocks += self.chunk(file, tensor, chunk, found)
-            if layout is not None and layout.table:
-                found += self.table(file, stated["crc_table"], blocks)
-        for refusal in sorted(found, key=lambda refusal: refusal.offset):
+            try:
+                if layout is not None:
+                    header = file.read(0, len(layout.header))
+                    if header != layout.header:
+                        found.append(Refusal("header-mismatch", "shard.header", "not the header that the part gives",
+                                             offset=first_difference(header, layout.header)))
+                    found += self.pads(file, layout.pads)
+                blocks = []
+                for tensor, chunk in placed:
+                    blocks += self.chunk(file, tensor, chunk, found)
+                if table is not None:
+                    found += self.table(file, table, blocks)
+            except Refusal as refusal:
+                found.append(refusal)
+        for refusal in sorted(found, key=lambda refusal: refusal.offset or 0):
             self.report(refusal.at(file=name))
 
     @staticmethod
@@ -192,12 +197,16 @@ class _Verifier:
     def chunk(self, file, tensor, chunk, found):
         """Checks a chunk; gives [(offset, CRC, whether the chunk is sound)] of its blocks where it is longer than B."""
         size = self.manifest["block_bytes"]
-        blocks, total, combiner, last = [], 0, None, b""
+        blocks, total, last = [], 0, b""
         for offset in range(0, chunk.length, size):
             last = file.read(chunk.offset + offset, min(size, chunk.length - offset))
             crc = crc32c.crc32c(last)
-            combiner = _combiner(len(last))
-            total = combiner.append(total, crc) if offset else crc
+            if offset == 0:
+                total = crc
+            elif len(last) == size:
+                total = self.combiner.append(total, crc)
+            else:
+                total = crc32c.crc32c(last, total)
             blocks.append((chunk.offset + offset, crc))
         sound = total == chunk.crc
         if not sound:
@@ -220,17 +229,6 @@ class _Verifier:
                 return
 
 
-_COMBINERS = {}
-
-
-def _combiner(length):
-    if length not in _COMBINERS:
-        if len(_COMBINERS) > 64:
-            _COMBINERS.clear()
-        _COMBINERS[length] = crc32c.Combiner(length)
-    return _COMBINERS[length]
-
-
 def first_difference(one, other):
     """The offset of the first byte that differs; the length of the shorter when it is the other's beginning."""
     low, high = 0, min(len(one), len(other))
@@ -243,9 +241,9 @@ def first_difference(one, other):
     return low
 
 
-def _notes(directory, files):
+def _notes(directory, named):
     notes = []
-    for name in sorted(directory.names - files.keys()):
+    for name in sorted(directory.names - named):
         if name in ("deleted", "rejected") or _PIN.fullmatch(name):
             notes.append({"file": name, "note": "marker"})
         else:

@@ -1,0 +1,389 @@
+"""Each rule that a bent writer or committer can break: the code that opening answers with, or that verifying reports."""
+
+import copy
+import json
+import os
+import tempfile
+import unittest
+
+from tests import support
+from waystation_reader.checkpoint import open_checkpoint
+from waystation_reader.refusal import Refusal
+from waystation_reader.verify import verify
+
+GONE = object()
+
+
+def put(value, path, new):
+    """Sets, or with GONE removes, what a path of members and positions leads to."""
+    for step in path[:-1]:
+        value = value[step]
+    if new is GONE:
+        del value[path[-1]]
+    else:
+        value[path[-1]] = new(value[path[-1]]) if callable(new) else new
+
+
+def bend(checkpoint, hook, path, new, accept=lambda value: True):
+    """Makes the hook change its value before it is written."""
+    def bent(value):
+        value = copy.deepcopy(value)
+        if accept(value):
+            put(value, path, new)
+        return value
+    setattr(checkpoint, hook, bent)
+    return checkpoint
+
+
+def entry_at(name, role="param", alias=False):
+    def position(entries):
+        return next(i for i, e in enumerate(entries) if e["name"] == name and e["role"] == role and ("of" in e) == alias)
+    return position
+
+
+# Of the manifest: (path, new value, code, rule). The order is that of the chapters.
+MANIFEST = [
+    (["format"], "other", "bad-format", "common.format"),
+    (["format"], GONE, "bad-format", "common.format"),
+    (["kind"], "part", "bad-format", "common.format"),
+    (["version"], GONE, "bad-member", "json.unknown-member"),
+    (["version"], 1, "bad-member", "version.form"),
+    (["version"], "1", "bad-member", "version.form"),
+    (["version"], "1.00", "bad-member", "version.form"),
+    (["version"], "1.10000", "bad-member", "version.form"),
+    (["version"], "2.0", "unsupported-version", "version.major"),
+    (["features", "required"], ["x/y"], "unsupported-feature", "feature.required"),
+    (["features", "required"], ["shard-sha256"], "unsupported-feature", "feature.required"),
+    (["features", "optional"], ["b", "a"], "bad-member", "feature.form"),
+    (["features", "optional"], ["A"], "bad-member", "feature.form"),
+    (["features", "more"], [], "bad-member", "json.unknown-member"),
+    (["features"], GONE, "bad-member", "json.unknown-member"),
+    (["extra"], None, "bad-member", "json.unknown-member"),
+    (["step"], GONE, "bad-member", "json.unknown-member"),
+    (["step"], True, "bad-member", "json.types"),
+    (["step"], -1, "bad-member", "json.types"),
+    (["step"], 10**12, "limit", "limit.value"),
+    (["attempt"], "00000001AB12CD34", "bad-member", "json.types"),
+    (["block_bytes"], 4097, "bad-member", "common.block-bytes"),
+    (["block_bytes"], 2048, "bad-member", "common.block-bytes"),
+    (["block_bytes"], 1 << 25, "bad-member", "common.block-bytes"),
+    (["parent"], "00", "bad-member", "json.types"),
+    (["run"], "", "bad-name", "identity.name"),
+    (["run"], "a\u202eb", "bad-name", "identity.name"),
+    (["run"], "\u00e9" * 513, "bad-name", "identity.name"),
+    (["topology"], [["dp", 2], ["dp", 2]], "bad-member", "common.topology"),
+    (["topology"], [["dp", 0]], "bad-member", "common.topology"),
+    (["topology"], [[f"a{i:02}", 1] for i in range(17)], "limit", "limit.value"),
+    (["writers"], 0, "bad-member", "json.types"),
+    (["writers"], 65537, "limit", "limit.value"),
+    (["writers"], 3, "bad-member", "manifest.parts"),
+    (["parts", 0, "bytes"], 268435457, "limit", "limit.value"),
+    (["parts", 0, "inc"], "0", "bad-member", "json.types"),
+    (["parts", 0, "shards", 0, "class"], "other", "bad-member", "json.types"),
+    (["parts", 0, "shards", 0, "crc_table", "count"], "1", "bad-member", "json.types"),
+    (["parts", 0, "attachments", 0, "path"], "/a", "bad-path", "attachment.path"),
+    (["parts", 0, "attachments", 0, "path"], "a/../b", "bad-path", "attachment.path"),
+    (["parts", 0, "attachments", 0, "path"], "a//b", "bad-path", "attachment.path"),
+    (["parts", 0, "attachments", 0, "path"], "a\\b", "bad-path", "attachment.path"),
+    (["parts", 0, "attachments", 0, "path"], "x" * 256, "bad-path", "attachment.path"),
+    (["parts", 0, "attachments", 0, "path"], "/".join(["x" * 200] * 6), "bad-path", "attachment.path"),
+    (["parts", 0, "attachments", 0, "path"], "TOK/B", "bad-path", "attachment.unique"),
+    (["parts", 0, "attachments", 0, "path"], "tok", "bad-path", "attachment.unique"),
+    (["parts", 0, "extensions"], {"x/y": {"on_rewrite": "keep", "value": 1}}, "bad-member", "part.extensions"),
+    (["omitted", 0, "names"], [], "bad-member", "part.omitted"),
+    (["omitted", 0, "reason"], "why", "bad-member", "json.types"),
+    (["omitted"], lambda entries: entries * 2, "bad-member", "part.omitted"),
+    (["contents"], [["main", [["nothing", 1]]]], "unsupported-role", "identity.role"),
+    (["contents"], lambda contents: contents[::-1], "bad-member", "json.types"),
+    (["contents", 0, 1, 0, 1], 7, "derive-mismatch", "derive.function"),
+    (["tensors"], lambda pages: pages * 2, "bad-order", "manifest.firsts"),
+    (["tensors", 0, "first"], "key", "bad-member", "json.types"),
+    (["tensors", 0, "first", 2], "aaa", "bad-order", "page.order"),
+    (["tensors", 0, "sha256"], "0" * 64, "digest-mismatch", "page.digest"),
+    (["tensors", 0, "bytes"], lambda size: size + 1, "length-mismatch", "dir.length"),
+    (["step"], 1001, "derive-mismatch", "derive.function"),
+]
+
+# Of an entry of a page, found by (name, role): (entry, path, new value, code, rule).
+W, FOUR, SIX, SCALE, M = ("w", "param"), ("four", "param"), ("six", "buffer"), ("four", "quant"), ("w", "optimizer")
+RANK, HEAD, BIG, NONE = ("rank", "extension"), ("head \u00e9\U0001f600", "param", True), ("big", "param"), ("none", "param")
+ENTRIES = [
+    (W, ["role"], "weight", "unsupported-role", "identity.role"),
+    (W, ["component"], "main", "bad-member", "identity.left-out"),
+    (W, ["slot"], "", "bad-member", "identity.left-out"),
+    (W, ["scope"], [], "bad-member", "identity.left-out"),
+    (W, ["name"], "a\x85", "bad-name", "identity.name"),
+    (W, ["name"], 1, "bad-member", "json.types"),
+    (W, ["slot"], "adam.m", "bad-identity", "identity.slot"),
+    (M, ["slot"], GONE, "bad-identity", "identity.slot"),
+    (M, ["owner"], GONE, "bad-identity", "identity.owner"),
+    (W, ["owner"], "adam", "bad-identity", "identity.owner"),
+    (W, ["scope"], [["pp", 0]], "bad-identity", "identity.scope"),
+    (W, ["scope"], [["tp", 0], ["dp", 0]], "bad-identity", "identity.scope"),
+    (W, ["scope"], [["dp", 0], ["dp", 1]], "bad-identity", "identity.scope"),
+    (W, ["scope"], [["dp", 2]], "bad-identity", "identity.scope"),
+    (W, ["scope"], [["dp", -1]], "bad-member", "json.types"),
+    (W, ["unknown"], 1, "bad-member", "json.unknown-member"),
+    (W, ["dtype"], GONE, "bad-member", "json.unknown-member"),
+    (W, ["dtype"], "F7", "unsupported-dtype", "tensor.dtype"),
+    (W, ["shape"], [1] * 17, "bad-shape", "tensor.rank"),
+    (FOUR, ["valid"], [3], "bad-shape", "tensor.rank"),
+    (M, ["axes"], [0], "bad-shape", "tensor.rank"),
+    (FOUR, ["valid"], [3, 5], "bad-shape", "tensor.valid"),
+    (FOUR, ["valid"], [4, 4], "bad-shape", "tensor.valid"),
+    (W, ["axes"], [0, 1], "bad-identity", "tensor.axes"),
+    (M, ["axes"], [1, 1], "bad-identity", "tensor.axes"),
+    (M, ["axes"], [16, None], "bad-identity", "tensor.axes"),
+    (M, ["axes"], [None, None], "bad-identity", "tensor.axes"),
+    (NONE, ["shape"], [0, 1 << 52], "limit", "tensor.size"),
+    (BIG, ["native"], [], "bad-member", "tensor.native"),
+    (BIG, ["native", 0, 1], [], "bad-member", "tensor.native"),
+    (BIG, ["native", 0, 1], [-1], "bad-member", "json.types"),
+    (BIG, ["native", 0, 0], "", "bad-name", "identity.name"),
+    (BIG, ["native"], lambda native: native * 2, "bad-member", "tensor.native"),
+    (FOUR, ["block"], 4, "bad-identity", "companion.role"),
+    (SCALE, ["block"], 0, "bad-member", "json.types"),
+    (HEAD, ["of"], "w", "bad-member", "alias.form"),
+    (HEAD, ["of", 5], [["zz", 0]], "bad-identity", "identity.scope"),
+    (HEAD, ["of", 3], "adam.m", "bad-identity", "identity.slot"),
+    (HEAD, ["of", 1], "buffer", "bad-alias", "alias.role"),
+    (HEAD, ["of", 1], "weight", "unsupported-role", "identity.role"),
+    (HEAD, ["of", 2], "nowhere", "bad-alias", "alias.target"),
+    (HEAD, ["of", 2], "head \u00e9\U0001f600", "bad-alias", "alias.target"),
+    (HEAD, ["of", 2], "none", "bad-alias", "alias.elements"),
+    (W, ["chunks", 0], [0], "bad-member", "json.types"),
+    (W, ["chunks", 0, 5], "ABCDEF00", "bad-member", "json.types"),
+    (W, ["chunks", 0, 3], [0], "bad-chunk", "chunk.rank"),
+    (W, ["chunks", 0, 4], [0, 3], "bad-chunk", "chunk.nonempty"),
+    (W, ["chunks", 0, 4], [4, 7], "bad-chunk", "chunk.bounds"),
+    (W, ["chunks", 0, 0], 2, "bad-chunk", "chunk.shard"),
+    (W, ["chunks", 0, 1], 2, "bad-chunk", "chunk.shard"),
+    (W, ["chunks", 0, 1], 1, "bad-chunk", "shard.class"),
+    (W, ["chunks", 0, 2], 1 << 40, "bad-chunk", "chunk.shard"),
+    (W, ["chunks"], lambda chunks: chunks[::-1], "bad-order", "chunk.order"),
+    (W, ["chunks", 1, 3], [0, 0], "cover-overlap", "cover.exact"),
+    (W, ["chunks"], lambda chunks: [chunks[0], chunks[0][:3] + chunks[1][3:]], "bad-chunk", "chunk.apart"),
+    (W, ["chunks", 0], lambda chunk: chunk + [0], "bad-chunk", "chunk.table-index"),
+    (BIG, ["chunks", 0], lambda chunk: chunk[:6], "bad-chunk", "chunk.table-index"),
+    (BIG, ["chunks", 0, 6], 1, "bad-chunk", "chunk.table-index"),
+    (W, ["chunks"], lambda chunks: chunks[:1], "cover-gap", "cover.gap"),
+    (W, ["chunks", 1, 4], [4, 2], "cover-gap", "cover.gap"),
+    (SIX, ["chunks", 0, 4], [6], "cover-gap", "cover.gap"),
+    (SIX, ["chunks", 0, 5], "00000000", "derive-mismatch", "derive.function"),
+]
+
+RECORDS = [
+    (["records", 0, "coordinate"], [], "bad-member", "json.unknown-member"),
+    (["records", 0, "coordinate"], [["zz", 0]], "bad-identity", "record.coordinate"),
+    (["records", 0, "kind"], "", "bad-name", "identity.name"),
+    (["records", 0, "value"], [], "bad-member", "record.value"),
+    (["records", 0, "other"], 1, "bad-member", "json.unknown-member"),
+    (["records"], lambda records: records[:1] + records[:0:-1], "bad-order", "page.order"),
+    (["records"], [], "bad-order", "page.order"),
+    (["records"], lambda records: records[1:], "bad-order", "page.order"),
+    (["page"], 1, "bad-format", "page.number"),
+    (["kind"], "tensors", "bad-format", "page.number"),
+    (["version"], "1.1", "bad-member", "open.page-version"),
+]
+
+# Of the part of writer 1, with the root derived from what it then says: (path, new value, code, rule).
+PARTS = [
+    (["format"], "x", "bad-format", "common.format"),
+    (["writer"], 0, "bad-format", "part.name"),
+    (["writer"], 2, "bad-member", "part.writer"),
+    (["attempt"], "0" * 16, "part-disagree", "part.session"),
+    (["step"], 7, "part-disagree", "part.session"),
+    (["inventory"], {"count": 1, "sha256": "0" * 64}, "inventory-mismatch", "part.inventory"),
+    (["producer", "name"], 1, "bad-member", "json.types"),
+    (["entries"], lambda entries: entries[::-1], "bad-order", "part.entries"),
+    (["records"], lambda records: records[::-1], "bad-order", "part.records"),
+    (["shards", 0, "bytes"], 12288, "layout-mismatch", "shard.layout"),
+    (["records", 1, "value"], {"steps": 1}, "record-conflict", "derive.records"),
+    (["records", 0, "coordinate"], [["tp", 1]], "record-grid", "record.grid"),
+    (["records", 0, "coordinate"], [["dp", 0]], "record-conflict", "derive.records"),
+    (["records", 2, "value"], {"f64": "3FF"}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"tree": []}, "bad-member", "value.form"),
+    (["records", 2, "value"], {}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"int": "9007199254740991"}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"bytes": "abc"}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"bytes": "00" * 8193}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"map": [["a", 1], ["a", 2]]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"list": [[]]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"tensor": ["main"]}, "bad-member", "value.form"),
+]
+
+
+class Rules(unittest.TestCase):
+    def codes(self, checkpoint):
+        """((code, rule) of opening or None, [(code, rule) of verifying])."""
+        with tempfile.TemporaryDirectory() as directory:
+            checkpoint.write(directory)
+            try:
+                opened = open_checkpoint(directory)
+                opened.directory.close()
+                first = None
+            except Refusal as refusal:
+                first = refusal.code, refusal.rule
+            return first, [(refusal.code, refusal.rule) for refusal in verify(directory)[0]]
+
+    def check(self, checkpoint, code, rule, opened):
+        first, found = self.codes(checkpoint)
+        if opened:
+            self.assertEqual(first, (code, rule))
+        else:
+            self.assertIsNone(first)
+        self.assertIn((code, rule), found)
+
+    def test_whole(self):
+        self.assertEqual(self.codes(support.tiny()), (None, []))
+
+    def test_manifest(self):
+        for path, new, code, rule in MANIFEST:
+            with self.subTest(path=path, new=str(new)[:60], rule=rule):
+                self.check(bend(support.tiny(), "on_manifest", path, new), code, rule, rule != "derive.function")
+
+    def test_entries(self):
+        for who, path, new, code, rule in ENTRIES:
+            with self.subTest(who=who, path=path, new=str(new)[:60], rule=rule):
+                def change(entries):
+                    entries = copy.deepcopy(entries)
+                    put(entries[entry_at(*who)(entries)], path, new)
+                    return entries
+                checkpoint = bend(support.tiny(), "on_page", ["entries"], change, lambda page: "entries" in page)
+                self.check(checkpoint, code, rule, rule != "derive.function")
+
+    def test_records(self):
+        for path, new, code, rule in RECORDS:
+            with self.subTest(path=path, new=str(new)[:60], rule=rule):
+                self.check(bend(support.tiny(), "on_page", path, new, lambda page: "records" in page), code, rule, True)
+
+    def test_parts(self):
+        for path, new, code, rule in PARTS:
+            with self.subTest(path=path, new=str(new)[:60], rule=rule):
+                checkpoint = bend(support.tiny(), "on_part", path, new, lambda part: part["writer"] == 1)
+                _, found = self.codes(checkpoint)
+                self.assertIn((code, rule), found)
+
+    def test_merging(self):
+        def part_change(path, new):
+            return bend(support.tiny(), "on_part", path, new, lambda part: part["writer"] == 1)
+
+        def entry(who, path, new):
+            def change(entries):
+                put(entries[entry_at(*who)(entries)], path, new)
+                return sorted(entries, key=support.key_of)
+            return part_change(["entries"], change)
+
+        keep = {"x/y": {"on_rewrite": "keep", "value": 1}}
+        both = support.tiny(features={"optional": ["x/y"], "required": []})
+        both.writers[0].members["extensions"] = keep
+        both.writers[1].members["extensions"] = {"x/y": {"on_rewrite": "keep", "value": 2}}
+        for checkpoint, code, rule in (
+            (entry(W, ["native"], [["torch", ["w"]]]), "tensor-conflict", "derive.tensors"),
+            (entry(HEAD, ["of", 2], "four"), "alias-conflict", "derive.aliases"),
+            (entry(SIX, ["name"], "w"), "name-conflict", "identity.one-name"),
+            (both, "part-disagree", "derive.keep"),
+        ):
+            with self.subTest(rule=rule):
+                self.assertIn((code, rule), self.codes(checkpoint)[1])
+        same = support.tiny(features={"optional": ["x/y"], "required": []})
+        for writer in same.writers:
+            writer.members["extensions"] = keep
+        self.assertEqual(self.codes(same), (None, []))
+
+    def test_inventory(self):
+        keys = []
+
+        def see(value):
+            keys.extend(support.key_of(entry) for entry in value.get("entries", ()))
+            return value
+
+        checkpoint = support.tiny()
+        checkpoint.on_page = see
+        checkpoint.files()
+        inventory = {"count": len(keys), "sha256": support.sha(b"".join(key + b"\n" for key in keys))}
+        checkpoint = support.tiny()
+        for writer in checkpoint.writers:
+            writer.members["inventory"] = inventory
+        self.assertEqual(self.codes(checkpoint), (None, []))
+        checkpoint.writers[0].members["inventory"] = inventory | {"count": 1}
+        self.assertIn(("part-disagree", "part.session"), self.codes(checkpoint)[1])
+
+    def test_pages_are_cut(self):
+        tensors = [({"dtype": "U8", "name": f"{'n' * 1000}{i:04}", "role": "param", "shape": [1]}, support.whole([1])) for i in range(2200)]
+        checkpoint = support.Checkpoint([support.Writer(0, tensors)])
+        files = checkpoint.files()
+        self.assertEqual(sum(name.startswith("tensors-") for name in files), 3)
+        self.assertEqual(self.codes(checkpoint), (None, []))
+        checkpoint.target = 500000
+        self.assertIn(("derive-mismatch", "derive.function"), self.codes(checkpoint)[1])
+
+    def test_split_axes(self):
+        shape = [2] * 9
+        boxes = [([i >> axis & 1 for axis in range(9)], [1] * 9) for i in range(512)]
+        tensor = {"dtype": "U8", "name": "t", "role": "param", "shape": shape}
+        first, _ = self.codes(support.Checkpoint([support.Writer(0, [(tensor, sorted(boxes))])]))
+        self.assertEqual(first, ("limit", "chunk.split"))
+        boxes = [([i >> axis & 1 for axis in range(8)], [1] * 8) for i in range(256)]
+        tensor = {"dtype": "U8", "name": "t", "role": "param", "shape": shape[:8]}
+        self.assertEqual(self.codes(support.Checkpoint([support.Writer(0, [(tensor, sorted(boxes))])])), (None, []))
+
+    def test_blob(self):
+        tensor = {"dtype": "F32", "name": "b", "role": "blob", "shape": [1]}
+        first, _ = self.codes(support.Checkpoint([support.Writer(0, [(tensor, support.whole([1]))])]))
+        self.assertEqual(first, ("bad-identity", "tensor.blob"))
+
+    def test_data(self):
+        """Damage in shards, with everything that metadata says left as it was."""
+        checkpoint = support.tiny()
+        clean = checkpoint.files()
+        model = next(name for name in clean if name.startswith("model-00000"))
+        manifest = json.loads(clean["manifest.json"])
+        table = manifest["parts"][0]["shards"][0]["crc_table"]["offset"]
+        header = 8 + int.from_bytes(clean[model][:8], "little")
+        for offset, code, rule in (
+            (0, "header-mismatch", "shard.header"),
+            (100, "header-mismatch", "shard.header"),
+            (header - 1, "header-mismatch", "shard.header"),
+            (header, "crc-mismatch", "integrity.all"),
+            (header + 10800, "nonzero-pad", "shard.pads"),
+            (table, "crc-table-mismatch", "integrity.table"),
+            (len(clean[model]) - 1, "nonzero-pad", "shard.pads"),
+        ):
+            with self.subTest(offset=offset), tempfile.TemporaryDirectory() as directory:
+                checkpoint.write(directory)
+                data = bytearray(clean[model])
+                data[offset] ^= 4
+                with open(os.path.join(directory, model), "wb") as file:
+                    file.write(data)
+                found = [refusal for refusal in verify(directory)[0] if (refusal.code, refusal.rule) == (code, rule)]
+                self.assertEqual(len(found), 1)
+                self.assertEqual(found[0].file, model)
+
+    def test_bits_that_writers_set(self):
+        """A table and unused bits that are wrong though all CRCs fit them."""
+        six = {"dtype": "F6_E2M3", "name": "six", "role": "buffer", "shape": [7]}
+        data = support.Checkpoint.fill(six, [7], "x")
+        checkpoint = support.Checkpoint([support.Writer(0, [(six, support.whole([7]), [data[:-1] + bytes([data[-1] | 0x80])])])])
+        self.assertEqual(self.codes(checkpoint), (None, [("nonzero-pad", "tensor.unused-bits")]))
+        checkpoint = support.tiny()
+
+        def other_table(part):
+            if part["writer"] == 0:
+                part = copy.deepcopy(part)
+                part["shards"][0]["crc_table"]["crc32c"] = support.crc_hex(bytes(12))
+            return part
+
+        def zero_table(raw, writer):
+            if writer == 0 and len(raw) == 16384:
+                start = len(raw) - 4096 + raw[-4096:].rstrip(b"\0").__len__() - 12
+                raw = raw[:start] + bytes(12) + raw[start + 12:]
+            return raw
+
+        checkpoint.on_part, checkpoint.on_shard = other_table, zero_table
+        _, found = self.codes(checkpoint)
+        self.assertIn(("crc-table-mismatch", "integrity.blocks"), found)
+
+
+if __name__ == "__main__":
+    unittest.main()
