@@ -27,7 +27,7 @@ mod scatter;
 mod shards;
 mod source;
 mod tensor;
-// pub mod verify;
+pub mod verify;
 
 pub use attachment::Attachment;
 pub use checkpoint::Checkpoint;
@@ -37,4 +37,4 @@ pub use plan::{Plan, PlannedRead, Want};
 pub use progress::{NoProgress, Progress};
 pub use run::{Latest, Listed, Marks, State, latest, list};
 pub use tensor::TensorRef;
-// pub use verify::{Note, Report, VerifyOptions, verify};
+pub use verify::{Note, Report, VerifyOptions, verify};

@@ -111,6 +111,20 @@ impl<'c> TensorRef<'c> {
         self.stream_source(&source, max_piece, take)
     }
 
+    /// Gives the elements of a region, packed as one chunk, in pieces as [`stream`](Self::stream).
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream); `bad-region` when it is not one of the tensor's.
+    pub fn stream_region(
+        &self,
+        region: &Region,
+        max_piece: u64,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let source = Source::new(self.entry(), region).map_err(|e| self.name(e))?;
+        self.stream_source(&source, max_piece, take)
+    }
+
     /// Gives the bytes of one chunk as they are stored, checked, in pieces as [`stream`](Self::stream):
     /// for those who keep the chunks of a flat companion that cannot be read whole.
     ///

@@ -264,7 +264,8 @@ impl Job<'_> {
                 return;
             }
             (What::Header, Seen::Plain(reported @ false)) => {
-                let expected = usize::try_from(at).ok().and_then(|at| self.shard.layout.header.get(at..));
+                let expected =
+                    usize::try_from(at).ok().and_then(|at| self.shard.layout.header.get(at..));
                 let expected = expected.unwrap_or_default();
                 let Some(differs) = bytes.iter().zip(expected).position(|(a, b)| a != b) else {
                     return;
@@ -287,7 +288,9 @@ impl Job<'_> {
     }
 
     fn end(&self, segment: &Segment, seen: Seen, found: &mut Vec<Error>) -> Result<()> {
-        let (What::Chunk(at), Seen::Chunk(crcs, last)) = (segment.kind, seen) else { return Ok(()) };
+        let (What::Chunk(at), Seen::Chunk(crcs, last)) = (segment.kind, seen) else {
+            return Ok(());
+        };
         let Some(chunk) = self.shard.chunks.get(at) else { return Ok(()) };
         let mut breach = |code, rule, message: String, offset| {
             found.push(
@@ -305,7 +308,9 @@ impl Job<'_> {
             _ => None,
         };
         let differs = expected
-            .and_then(|expected| blocks.iter().zip(expected).position(|(found, good)| found != good))
+            .and_then(|expected| {
+                blocks.iter().zip(expected).position(|(found, good)| found != good)
+            })
             .and_then(|block| u64::try_from(block).ok());
         if whole != chunk.crc32c {
             let within = differs.map_or(0, |block| block.saturating_mul(self.shard.block_bytes));
@@ -315,7 +320,8 @@ impl Job<'_> {
         } else if let (Some(block), Some(first), Some(table)) =
             (differs, chunk.table_index, &self.shard.layout.table)
         {
-            let message = String::from("expected the CRC of a block of a good chunk, found another");
+            let message =
+                String::from("expected the CRC of a block of a good chunk, found another");
             let offset = table.offset.saturating_add(first.saturating_add(block).saturating_mul(4));
             breach(Code::CrcTableMismatch, rule::INTEGRITY_BLOCKS, message, offset);
         }

@@ -144,7 +144,8 @@ impl Check<'_> {
         for file in &files {
             if self.keep(check_named(directory, file)).is_some() {
                 self.good.insert(file.name.clone());
-                let skipped = quick && matches!(file.kind, FileKind::Shard { .. } | FileKind::Attachment { .. });
+                let skipped = quick
+                    && matches!(file.kind, FileKind::Shard { .. } | FileKind::Attachment { .. });
                 self.bytes = self.bytes.saturating_add(if skipped { 0 } else { file.bytes });
             }
         }

@@ -28,14 +28,14 @@ impl Check<'_> {
             let read = || {
                 let (bytes, digest) = (summary.bytes, &summary.sha256);
                 let rule = rule::INTEGRITY_PART;
-                let raw =
-                    read_stated(self.store, &name, bytes, digest, rule, Budget::default())?;
+                let raw = read_stated(self.store, &name, bytes, digest, rule, Budget::default())?;
                 self.progress.advance(len(&raw));
                 let part = Part::parse(raw)?;
                 if part.writer == writer {
                     return Ok(part);
                 }
-                let message = format!("expected the part of writer {writer}, found {}", part.writer);
+                let message =
+                    format!("expected the part of writer {writer}, found {}", part.writer);
                 Err(Error::rule(Code::BadFormat, rule::PART_NAME, message).at_pointer("/writer"))
             };
             Ok(Some(read().map_err(|e: Error| e.in_file(&name))))
@@ -64,12 +64,7 @@ impl Check<'_> {
     }
 
     /// Compares what the parts derive with the pages and the manifest.
-    pub(super) fn derive(
-        &mut self,
-        parts: &[Part],
-        manifest: &Manifest,
-        raw: &[u8],
-    ) -> Result<()> {
+    pub(super) fn derive(&mut self, parts: &[Part], manifest: &Manifest, raw: &[u8]) -> Result<()> {
         let mut found = Vec::new();
         let derived = derive(parts, &mut |derived| {
             go_on(self.progress)?;
@@ -100,13 +95,20 @@ impl Check<'_> {
         if page.bytes == len(expected) && page.sha256 == Digest::of(expected) {
             return Ok(());
         }
-        let raw =
-            read_stated(self.store, name, page.bytes, &page.sha256, rule::PAGE_DIGEST, Budget::default());
+        let raw = read_stated(
+            self.store,
+            name,
+            page.bytes,
+            &page.sha256,
+            rule::PAGE_DIGEST,
+            Budget::default(),
+        );
         match raw {
             Ok(raw) => compare(expected, &raw).map_err(|e| e.in_file(name)),
             // That the file is broken is known already; that it should be another is not.
             Err(_) => {
-                let message = "expected the page that the parts derive, found another in the manifest";
+                let message =
+                    "expected the page that the parts derive, found another in the manifest";
                 Err(Error::rule(Code::DeriveMismatch, rule::DERIVE_FUNCTION, message).in_file(name))
             }
         }
