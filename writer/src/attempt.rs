@@ -1,0 +1,162 @@
+//! What a job agrees on once, and the directories of its saves.
+//!
+//! It knows timelines, nonces and names. It must not know what is written into an attempt.
+
+use std::sync::Arc;
+
+use waystation_format::common::{Common, Topology, Version};
+use waystation_format::features::Features;
+use waystation_format::{Attempt, Code, Digest, Error, Result, limits, names, rule};
+use waystation_store::Store;
+
+/// What all processes of a job know from its start: made by one, given to all (by the launcher or
+/// one broadcast).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionPlan {
+    /// Name of the run.
+    pub run: String,
+    /// One above the highest timeline that was in the run when the job started.
+    pub timeline: u32,
+    /// Drawn at random for this job.
+    pub nonce: [u8; 16],
+    /// Number of writers, 0…N−1.
+    pub writers: u32,
+    /// The job's axes and their sizes.
+    pub topology: Topology,
+    /// The manifest digest of the checkpoint that the job resumed from.
+    pub parent: Option<Digest>,
+    /// Bytes that one CRC of a shard's table covers: a power of two, 2^12 … 2^24.
+    pub block_bytes: u64,
+}
+
+impl SessionPlan {
+    /// A plan for a job that starts now: a timeline above every one in `run`, and a fresh nonce.
+    /// No parent, blocks of the default size; both are public members.
+    ///
+    /// # Errors
+    ///
+    /// `limit` when the run is out of timelines; the store's.
+    pub fn next_in(
+        run: &Arc<dyn Store>,
+        name: impl Into<String>,
+        writers: u32,
+        topology: Topology,
+    ) -> Result<Self> {
+        let timeline = match highest_timeline(run)? {
+            None => 1,
+            Some(highest) => next(highest).map_err(|e| e.in_file(run.describe()))?,
+        };
+        Ok(Self {
+            run: name.into(),
+            timeline,
+            nonce: draw()?,
+            writers,
+            topology,
+            parent: None,
+            block_bytes: limits::BLOCK_BYTES_DEFAULT,
+        })
+    }
+
+    /// The attempt of the save of `step`, the job's save number `counter` (from 0).
+    #[must_use]
+    pub fn attempt(&self, step: u64, counter: u64) -> Attempt {
+        Attempt::derive(self.timeline, &self.nonce, step, counter)
+    }
+
+    /// What every part of that save states.
+    #[must_use]
+    pub fn common(&self, step: u64, counter: u64) -> Common {
+        Common {
+            attempt: self.attempt(step, counter),
+            block_bytes: self.block_bytes,
+            features: Features::default(),
+            parent: self.parent,
+            run: self.run.clone(),
+            step,
+            topology: self.topology.clone(),
+            version: Version::CURRENT,
+            writers: self.writers,
+        }
+    }
+}
+
+/// Makes the directory of a save, durably. The coordinator calls it before any writer begins;
+/// writers open the directory by the name that it returns.
+///
+/// # Errors
+///
+/// `exists` when it is there already: fatal, never to be written into; `fenced` when the run has a
+/// higher timeline; the store's.
+pub fn make_attempt(
+    run: &Arc<dyn Store>,
+    plan: &SessionPlan,
+    step: u64,
+    counter: u64,
+) -> Result<(String, Arc<dyn Store>)> {
+    if step > limits::STEP {
+        let message = format!("expected a step up to {}, found {step}", limits::STEP);
+        return Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message));
+    }
+    check_fence(run, plan.timeline)?;
+    let name = names::attempt_dir(step, &plan.attempt(step, counter));
+    let attempt = run.make_dir(&name).map_err(|e| match e.code() {
+        Code::Exists => {
+            let message = "expected an attempt that nobody has begun, found its directory";
+            Error::rule(Code::Exists, rule::SESSION_DIRECTORY, message).in_file(&name)
+        }
+        _ => e,
+    })?;
+    run.sync()?;
+    Ok((name, attempt))
+}
+
+/// The attempt of a program that writes the checkpoint of `original` again.
+pub(crate) fn following(original: Attempt) -> Result<Attempt> {
+    Ok(Attempt::derive(next(original.timeline)?, &draw()?, 0, 0))
+}
+
+fn next(timeline: u32) -> Result<u32> {
+    timeline.checked_add(1).ok_or_else(|| {
+        let message = "expected a timeline below 2^32 - 1, found the last one";
+        Error::rule(Code::Limit, rule::SESSION_TIMELINE, message)
+    })
+}
+
+fn draw() -> Result<[u8; 16]> {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).map_err(|e| Error::io("draw a nonce", e.into()))?;
+    Ok(nonce)
+}
+
+/// The highest timeline of any attempt in `run`, committed or not; `None` without attempts.
+///
+/// # Errors
+///
+/// The store's.
+pub fn highest_timeline(run: &Arc<dyn Store>) -> Result<Option<u32>> {
+    Ok(highest(run)?.map(|(timeline, _)| timeline))
+}
+
+/// Stops a job that another has succeeded.
+///
+/// # Errors
+///
+/// `fenced` when `run` has an attempt of a timeline above `timeline`; the store's.
+pub(crate) fn check_fence(run: &Arc<dyn Store>, timeline: u32) -> Result<()> {
+    match highest(run)? {
+        Some((higher, name)) if higher > timeline => {
+            let message =
+                format!("expected no timeline above {timeline} in the run, found {higher}");
+            Err(Error::rule(Code::Fenced, rule::COMMIT_FENCE, message).in_file(name))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn highest(run: &Arc<dyn Store>) -> Result<Option<(u32, String)>> {
+    let attempts = run.list()?.into_iter().filter_map(|listed| {
+        let (_, attempt) = names::parse_attempt_dir(&listed.name)?;
+        Some((attempt.timeline, listed.name))
+    });
+    Ok(attempts.max_by_key(|(timeline, _)| *timeline))
+}

@@ -1,0 +1,305 @@
+//! Removing what nobody resumes from any more.
+//!
+//! It knows what is kept and why, and the order in which a directory goes: at no moment does
+//! anything half removed pass for a checkpoint. It must not know what is in a checkpoint, and
+//! follows no link.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use waystation_format::{Attempt, Code, Error, Result, names, rule};
+use waystation_reader::{Listed, Marks, State, list};
+use waystation_store::{Kind, Stat, Store};
+
+/// What to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GcPolicy {
+    /// So many of the latest checkpoints are kept, at least one.
+    pub keep_last: usize,
+    /// Checkpoints of a step that is a multiple of this are kept too.
+    pub keep_every: Option<u64>,
+    /// Uncommitted attempts in which nothing has changed for so long are removed, too. Without it
+    /// only those are of a timeline below that of the latest checkpoint.
+    pub uncommitted_older_than: Option<Duration>,
+    /// Say what would be done, and do nothing.
+    pub dry_run: bool,
+}
+
+impl GcPolicy {
+    /// Keeps the last `keep_last` checkpoints.
+    #[must_use]
+    pub fn keep_last(keep_last: usize) -> Self {
+        Self { keep_last, keep_every: None, uncommitted_older_than: None, dry_run: false }
+    }
+}
+
+/// What was done with every attempt of the run, in the order of their names.
+#[derive(Debug)]
+pub struct GcReport {
+    /// One an attempt.
+    pub items: Vec<GcItem>,
+}
+
+/// What was done with one attempt.
+#[derive(Debug)]
+pub struct GcItem {
+    /// Name of its directory.
+    pub name: String,
+    /// What was done, or with `dry_run` would be.
+    pub fate: Fate,
+    /// Why.
+    pub why: Why,
+}
+
+/// What was done with an attempt.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Fate {
+    /// Nothing.
+    Kept,
+    /// It was removed; with `dry_run` it would be.
+    Removed,
+    /// It is no checkpoint any more, but this subdirectory was found in it and left.
+    Left {
+        /// The subdirectory.
+        subdirectory: String,
+    },
+    /// Removing it failed; the next run of the keeper goes on with it.
+    Failed(Error),
+}
+
+/// Why an attempt is kept or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// Kept: it is what `latest` returns.
+    Latest,
+    /// Kept: it is among the last ones wanted.
+    Last,
+    /// Kept: its step is a multiple of `keep_every`.
+    Every,
+    /// Kept: it is pinned.
+    Pinned,
+    /// Kept: a job may still be writing it.
+    Writing,
+    /// Kept: it is committed but not complete, which is for people to look at.
+    Damaged,
+    /// Kept: it could not be read, or needs a newer reader.
+    Unknown,
+    /// Removed: newer checkpoints are kept.
+    Older,
+    /// Removed: it was rejected.
+    Rejected,
+    /// Removed: an uncommitted attempt of a timeline that another has succeeded.
+    Succeeded,
+    /// Removed: an uncommitted attempt in which nothing happened for long.
+    Stale,
+    /// Removed: somebody had begun to.
+    Begun,
+}
+
+impl Why {
+    /// Whether it is a reason to remove.
+    fn removes(self) -> bool {
+        matches!(self, Self::Older | Self::Rejected | Self::Succeeded | Self::Stale | Self::Begun)
+    }
+}
+
+/// Removes from `run` what `policy` does not keep.
+///
+/// # Errors
+///
+/// Those of listing the run, and of making what is kept durable: nothing is removed then. An
+/// attempt that cannot be removed is reported in its item.
+pub fn gc(run: &Arc<dyn Store>, policy: &GcPolicy) -> Result<GcReport> {
+    let listed = list(run)?;
+    let reasons = judge(run, &listed, policy)?;
+    let mut items = Vec::with_capacity(listed.len());
+    if !policy.dry_run && reasons.iter().any(|why| why.removes()) {
+        sync_kept(run, &listed, &reasons)?;
+    }
+    let mut removed = false;
+    for (attempt, why) in listed.into_iter().zip(reasons) {
+        let fate = if !why.removes() {
+            Fate::Kept
+        } else if policy.dry_run {
+            Fate::Removed
+        } else {
+            removed = true;
+            match remove(run, &attempt.name) {
+                Ok(fate) => fate,
+                Err(error) => Fate::Failed(error),
+            }
+        };
+        let why = if matches!(&fate, Fate::Kept) && why.removes() { Why::Pinned } else { why };
+        items.push(GcItem { name: attempt.name, fate, why });
+    }
+    if removed {
+        run.sync()?;
+    }
+    Ok(GcReport { items })
+}
+
+/// Removes the attempt `name` from `run`, whatever its age.
+///
+/// # Errors
+///
+/// `kept` when it is pinned or is what `latest` returns; `not-found`; `exists` when a subdirectory
+/// is in it; the store's.
+pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
+    let listed = list(run)?;
+    let policy = GcPolicy::keep_last(1);
+    let reasons = judge(run, &listed, &policy)?;
+    let kept = |message: &str, rule| Err(Error::rule(Code::Kept, rule, message).in_file(name));
+    let found = listed.iter().zip(&reasons).find(|(attempt, _)| attempt.name == name);
+    match found.map(|(_, why)| *why) {
+        None => return Err(Error::new(Code::NotFound, "no such attempt").in_file(name)),
+        Some(Why::Pinned) => return kept("expected no pin, found one", rule::RUN_PIN),
+        Some(Why::Latest) => {
+            return kept("expected another than the latest checkpoint", rule::GC_KEPT);
+        }
+        Some(_) => {}
+    }
+    let whys: Vec<Why> = listed
+        .iter()
+        .zip(reasons)
+        .map(|(attempt, why)| if attempt.name == name { Why::Older } else { why })
+        .collect();
+    sync_kept(run, &listed, &whys)?;
+    let fate = remove(run, name)?;
+    run.sync()?;
+    match fate {
+        Fate::Kept => kept("expected no pin, found one", rule::RUN_PIN),
+        Fate::Left { subdirectory } => {
+            let message = format!("expected only files, found the directory {subdirectory}");
+            Err(Error::rule(Code::Exists, rule::GC_UNNAMED, message).in_file(name))
+        }
+        Fate::Removed | Fate::Failed(_) => Ok(()),
+    }
+}
+
+/// Why each attempt is kept or removed.
+fn judge(run: &Arc<dyn Store>, listed: &[Listed], policy: &GcPolicy) -> Result<Vec<Why>> {
+    let mut good: Vec<&Listed> = listed
+        .iter()
+        .filter(|attempt| is_complete(attempt) && attempt.marks.rejected.is_none())
+        .collect();
+    good.sort_by_key(|attempt| Reverse(rank(attempt)));
+    let latest = good.first().copied();
+    let last = good.get(policy.keep_last.max(1).saturating_sub(1)).map(|attempt| rank(attempt));
+    listed
+        .iter()
+        .map(|attempt| {
+            Ok(match &attempt.state {
+                State::Deleted => Why::Begun,
+                _ if !attempt.marks.pins.is_empty() => Why::Pinned,
+                State::Complete { .. } if attempt.marks.rejected.is_some() => Why::Rejected,
+                State::Complete { .. } => {
+                    let every = policy.keep_every.filter(|&every| every > 0);
+                    if latest.is_some_and(|latest| latest.name == attempt.name) {
+                        Why::Latest
+                    } else if last.is_none_or(|last| rank(attempt) >= last) {
+                        Why::Last
+                    } else if every.is_some_and(|every| attempt.step.is_multiple_of(every)) {
+                        Why::Every
+                    } else {
+                        Why::Older
+                    }
+                }
+                State::Uncommitted => uncommitted(run, attempt, latest, policy)?,
+                State::Damaged(_) => Why::Damaged,
+                _ => Why::Unknown,
+            })
+        })
+        .collect()
+}
+
+fn is_complete(attempt: &Listed) -> bool {
+    matches!(&attempt.state, State::Complete { .. })
+}
+
+/// The order of `latest`.
+fn rank(attempt: &Listed) -> (u32, u64, Attempt) {
+    (attempt.attempt.timeline, attempt.step, attempt.attempt)
+}
+
+fn uncommitted(
+    run: &Arc<dyn Store>,
+    attempt: &Listed,
+    latest: Option<&Listed>,
+    policy: &GcPolicy,
+) -> Result<Why> {
+    if latest.is_some_and(|latest| attempt.attempt.timeline < latest.attempt.timeline) {
+        return Ok(Why::Succeeded);
+    }
+    let Some(age) = policy.uncommitted_older_than else { return Ok(Why::Writing) };
+    let Some(directory) = run.dir(&attempt.name)? else { return Ok(Why::Writing) };
+    let files = directory.list()?;
+    // The directory's own time counts too: it is all that an empty one has.
+    let own = run.stat(&attempt.name)?;
+    let times = files.iter().map(|file| file.stat).chain(own).map(|stat: Stat| stat.modified);
+    let Some(changed) = times.collect::<Option<Vec<SystemTime>>>() else {
+        return Ok(Why::Writing);
+    };
+    let newest = changed.into_iter().max();
+    let quiet = newest.and_then(|newest| SystemTime::now().duration_since(newest).ok());
+    Ok(if quiet.is_some_and(|quiet| quiet > age) { Why::Stale } else { Why::Writing })
+}
+
+/// Makes what stays durable before anything goes.
+fn sync_kept(run: &Arc<dyn Store>, listed: &[Listed], reasons: &[Why]) -> Result<()> {
+    for (attempt, why) in listed.iter().zip(reasons) {
+        if is_complete(attempt)
+            && !why.removes()
+            && let Some(directory) = run.dir(&attempt.name)?
+        {
+            directory.sync()?;
+        }
+    }
+    run.sync()
+}
+
+/// Removes one directory, in the order of spec 11.6.
+fn remove(run: &Arc<dyn Store>, name: &str) -> Result<Fate> {
+    let Some(victim) = run.dir(name)? else { return Ok(Fate::Removed) };
+    mark(&victim)?;
+    victim.sync()?;
+    // Whoever pins looks for the marker afterwards, so one of the two sees the other. Without a
+    // commit file there is nothing to keep any more.
+    if victim.stat(names::COMMIT)?.is_some() && is_pinned(&victim)? {
+        victim.remove(names::DELETED)?;
+        victim.sync()?;
+        return Ok(Fate::Kept);
+    }
+    victim.remove(names::COMMIT)?;
+    victim.sync()?;
+    let mut left = None;
+    for file in victim.list()? {
+        if file.stat.kind == Kind::Directory {
+            left = Some(file.name);
+        } else if file.name != names::DELETED {
+            victim.remove(&file.name)?;
+        }
+    }
+    if let Some(subdirectory) = left {
+        return Ok(Fate::Left { subdirectory });
+    }
+    victim.remove(names::DELETED)?;
+    run.remove_dir(name)?;
+    Ok(Fate::Removed)
+}
+
+/// Puts the `deleted` marker, unless it is there.
+fn mark(victim: &Arc<dyn Store>) -> Result<()> {
+    match victim.create(names::DELETED, None) {
+        Ok(marker) => marker.finish(),
+        Err(e) if e.code() == Code::Exists => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+fn is_pinned(victim: &Arc<dyn Store>) -> Result<bool> {
+    Ok(!Marks::of(&**victim)?.pins.is_empty())
+}

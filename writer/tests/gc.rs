@@ -1,0 +1,301 @@
+//! Keepers: what they remove, in which order, and what they never touch.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::arithmetic_side_effects,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use waystation_format::{Code, Dtype, names};
+use waystation_reader::latest;
+use waystation_store::testing::{Errno, Op};
+use waystation_store::{Kind, Store, open_path};
+use waystation_writer::{
+    Fate, GcPolicy, GcReport, SessionPlan, Why, delete, gc, make_attempt, pin, reject, unpin,
+};
+
+use support::*;
+
+fn small() -> Vec<Model> {
+    vec![Model::param("w", Dtype::F32, &[10])]
+}
+
+fn checkpoint(run: &Arc<dyn Store>, plan: &SessionPlan, step: u64) -> String {
+    save(run, plan, step, &small()).unwrap().0
+}
+
+fn names_in(run: &Arc<dyn Store>) -> Vec<String> {
+    run.list().unwrap().into_iter().map(|listed| listed.name).collect()
+}
+
+fn whys(report: &GcReport) -> BTreeMap<String, Why> {
+    report.items.iter().map(|item| (item.name.clone(), item.why)).collect()
+}
+
+#[test]
+fn the_last_ones_and_every_tenth_are_kept() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let saved: Vec<String> = (1..=12).map(|i| checkpoint(&run, &plan, i * 5)).collect();
+    let mut policy = GcPolicy::keep_last(2);
+    policy.keep_every = Some(20);
+    policy.dry_run = true;
+    let planned = gc(&run, &policy).unwrap();
+    assert_eq!(names_in(&run), saved, "a dry run removes nothing");
+    policy.dry_run = false;
+    let report = gc(&run, &policy).unwrap();
+    assert_eq!(whys(&report), whys(&planned));
+    let kept: Vec<&String> = [3, 7, 10, 11].iter().map(|&i| &saved[i]).collect();
+    assert_eq!(names_in(&run).iter().collect::<Vec<_>>(), kept);
+    assert_eq!(whys(&report)[&saved[11]], Why::Latest);
+    assert_eq!(whys(&report)[&saved[10]], Why::Last);
+    assert_eq!(whys(&report)[&saved[3]], Why::Every);
+    assert_eq!(whys(&report)[&saved[4]], Why::Older);
+    assert_eq!(latest(&run).unwrap().name, saved[11]);
+}
+
+#[test]
+fn keeping_none_keeps_the_latest() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let saved: Vec<String> = (1..=3).map(|step| checkpoint(&run, &plan, step)).collect();
+    gc(&run, &GcPolicy::keep_last(0)).unwrap();
+    assert_eq!(names_in(&run), saved[2..]);
+}
+
+#[test]
+fn a_newer_timeline_comes_before_a_higher_step() {
+    let (_, run) = memory_run();
+    let old = checkpoint(&run, &plan(&run, 1), 900);
+    let new = checkpoint(&run, &plan(&run, 1), 600);
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(names_in(&run), std::slice::from_ref(&new));
+    assert_eq!(whys(&report)[&old], Why::Older);
+}
+
+#[test]
+fn pinned_ones_stay_and_rejected_ones_do_not_count() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let saved: Vec<String> = (1..=5).map(|step| checkpoint(&run, &plan, step)).collect();
+    let at = |i: usize| run.dir(&saved[i]).unwrap().unwrap();
+    pin(&at(0), "paper").unwrap();
+    reject(&at(4), "loss spike").unwrap();
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(names_in(&run), [saved[0].clone(), saved[3].clone()]);
+    assert_eq!(whys(&report)[&saved[0]], Why::Pinned);
+    assert_eq!(whys(&report)[&saved[4]], Why::Rejected);
+    assert_eq!(whys(&report)[&saved[3]], Why::Latest);
+    unpin(&at(0), "paper").unwrap();
+    gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(names_in(&run), [saved[3].clone()]);
+}
+
+#[test]
+fn uncommitted_ones_go_when_succeeded_or_stale() {
+    let (_, run) = memory_run();
+    let first = plan(&run, 1);
+    let (lost, _) = make_attempt(&run, &first, 3, 0).unwrap();
+    let second = plan(&run, 1);
+    let good = checkpoint(&run, &second, 2);
+    let (young, _) = write_parts(&run, &second, 9, &small()).unwrap();
+    let mut policy = GcPolicy::keep_last(1);
+    policy.uncommitted_older_than = Some(Duration::from_secs(3600));
+    let report = gc(&run, &policy).unwrap();
+    assert_eq!(whys(&report)[&lost], Why::Succeeded);
+    assert_eq!(whys(&report)[&young], Why::Writing);
+    assert_eq!(names_in(&run), [good.clone(), young.clone()]);
+    std::thread::sleep(Duration::from_millis(20));
+    policy.uncommitted_older_than = Some(Duration::from_millis(10));
+    let report = gc(&run, &policy).unwrap();
+    assert_eq!(whys(&report)[&young], Why::Stale);
+    assert_eq!(names_in(&run), [good]);
+}
+
+/// Nothing committed yet: the only attempt is being written.
+#[test]
+fn a_first_save_is_left_alone() {
+    let (_, run) = memory_run();
+    let (name, _) = write_parts(&run, &plan(&run, 1), 9, &small()).unwrap();
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(whys(&report)[&name], Why::Writing);
+    assert_eq!(names_in(&run), [name]);
+}
+
+#[test]
+fn a_directory_goes_in_an_order_that_never_shows_half_of_it() {
+    let (fs, _, run) = failing_run();
+    let plan = plan(&run, 1);
+    let victim = checkpoint(&run, &plan, 1);
+    let kept = checkpoint(&run, &plan, 2);
+    fs.clear_log();
+    gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    let changes = masked(&fs.changes(), &victim);
+    let kept = format!("fsync {kept}");
+    let kept = masked(std::slice::from_ref(&kept), &victim).remove(0);
+    let expected = [
+        kept.as_str(),
+        "fsync .",
+        "create @/deleted",
+        "fsync @/deleted",
+        "close @/deleted",
+        "fsync @",
+        "unlink @/waystation.commit",
+        "fsync @",
+        "unlink @/attachment-00000-00000",
+        "unlink @/manifest.json",
+        "unlink @/model-00000-00000.safetensors",
+        "unlink @/part-00000",
+        "unlink @/records-00000.json",
+        "unlink @/tensors-00000.json",
+        "unlink @/deleted",
+        "rmdir @",
+        "fsync .",
+    ];
+    assert_eq!(changes, expected);
+}
+
+/// A keeper that dies anywhere leaves nothing that is taken for a checkpoint and is not whole, and
+/// the next one finishes.
+#[test]
+fn whatever_call_fails_the_next_keeper_goes_on() {
+    for op in [Op::Create, Op::SyncFile, Op::Close, Op::SyncDir, Op::Unlink, Op::RemoveDir] {
+        for nth in 1.. {
+            let (fs, memory, run) = failing_run();
+            let plan = plan(&run, 1);
+            checkpoint(&run, &plan, 1);
+            let kept = checkpoint(&run, &plan, 2);
+            fs.clear_log();
+            fs.fail(op, nth, Errno::IO);
+            let report = gc(&run, &GcPolicy::keep_last(1));
+            let hit = fs.log().iter().any(|line| line.ends_with(" failed"));
+            fs.heal();
+            let failed = |report: &GcReport| {
+                report.items.iter().any(|item| matches!(item.fate, Fate::Failed(_)))
+            };
+            assert_eq!(hit, report.as_ref().map_or(true, failed), "{op:?} {nth}");
+            let run = memory.store();
+            assert_eq!(latest(&run).unwrap().name, kept);
+            let mut policy = GcPolicy::keep_last(1);
+            policy.uncommitted_older_than = Some(Duration::ZERO);
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(!failed(&gc(&run, &policy).unwrap()));
+            assert_eq!(names_in(&run), [kept], "{op:?} {nth}");
+            if !hit {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_subdirectory_stays_with_its_directory() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let victim = checkpoint(&run, &plan, 1);
+    let kept = checkpoint(&run, &plan, 2);
+    let directory = run.dir(&victim).unwrap().unwrap();
+    directory.make_dir("notes").unwrap();
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    let fate = &report.items[0].fate;
+    assert!(matches!(fate, Fate::Left { subdirectory } if subdirectory == "notes"), "{fate:?}");
+    assert_eq!(names_in(&run), [victim, kept]);
+    let left: Vec<String> = names_in(&directory);
+    assert_eq!(left, ["deleted", "notes"]);
+}
+
+/// Somebody pins while the keeper is at work: one of the two sees the other.
+#[test]
+fn a_pin_that_comes_late_saves_the_checkpoint() {
+    let (fs, memory, run) = failing_run();
+    let plan = plan(&run, 1);
+    let victim = checkpoint(&run, &plan, 1);
+    checkpoint(&run, &plan, 2);
+    let other = memory.store().dir(&victim).unwrap().unwrap();
+    fs.before(Op::Create, 1, move || pin(&other, "late").unwrap());
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert!(matches!(report.items[0].fate, Fate::Kept));
+    assert_eq!(report.items[0].why, Why::Pinned);
+    check_equal(&run.dir(&victim).unwrap().unwrap(), &small());
+}
+
+#[test]
+fn a_pin_that_comes_too_late_is_refused() {
+    let (fs, memory, run) = failing_run();
+    let name = checkpoint(&run, &plan(&run, 1), 1);
+    let directory = run.dir(&name).unwrap().unwrap();
+    fs.before(Op::Link, 1, move || {
+        memory.set(format!("{name}/deleted"), Vec::new()).unwrap();
+    });
+    assert_eq!(pin(&directory, "late").unwrap_err().code(), Code::Deleted);
+}
+
+#[test]
+fn markers_say_what_they_are_asked_to() {
+    let (memory, run) = memory_run();
+    let plan = plan(&run, 1);
+    let name = checkpoint(&run, &plan, 1);
+    let directory = run.dir(&name).unwrap().unwrap();
+    for bad in ["", "a/b", "ä", &"x".repeat(65)] {
+        assert_eq!(pin(&directory, bad).unwrap_err().code(), Code::BadArgument);
+    }
+    pin(&directory, "a").unwrap();
+    pin(&directory, "a").unwrap();
+    unpin(&directory, "a").unwrap();
+    assert_eq!(unpin(&directory, "a").unwrap_err().code(), Code::NotFound);
+    assert_eq!(reject(&directory, &"x".repeat(4097)).unwrap_err().code(), Code::BadArgument);
+    reject(&directory, "bad data").unwrap();
+    reject(&directory, "bad data").unwrap();
+    assert_eq!(reject(&directory, "other").unwrap_err().code(), Code::Exists);
+    assert_eq!(memory.bytes(format!("{name}/rejected")).unwrap(), b"bad data");
+    assert_eq!(latest(&run).unwrap_err().code(), Code::NoCheckpoint);
+    let (_, uncommitted) = make_attempt(&run, &plan, 2, 0).unwrap();
+    assert_eq!(pin(&uncommitted, "a").unwrap_err().code(), Code::NotCommitted);
+}
+
+#[test]
+fn one_checkpoint_is_deleted_unless_it_is_kept() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let saved: Vec<String> = (1..=3).map(|step| checkpoint(&run, &plan, step)).collect();
+    pin(&run.dir(&saved[0]).unwrap().unwrap(), "a").unwrap();
+    let code = |name: &str| delete(&run, name).unwrap_err().code();
+    assert_eq!(code(&saved[0]), Code::Kept);
+    assert_eq!(code(&saved[2]), Code::Kept);
+    assert_eq!(code("step-000000000009-0000000100000000"), Code::NotFound);
+    delete(&run, &saved[1]).unwrap();
+    assert_eq!(names_in(&run), [saved[0].clone(), saved[2].clone()]);
+}
+
+/// On a real file system: a link in place of a victim, and links within one.
+#[test]
+fn links_are_never_followed() {
+    let outside = tempfile::tempdir().unwrap();
+    let inside = tempfile::tempdir().unwrap();
+    let run = open_path(inside.path()).unwrap();
+    let far = open_path(outside.path()).unwrap();
+    let plan = plan(&run, 1);
+    let old = checkpoint(&far, &plan, 1);
+    let victim = checkpoint(&run, &plan, 2);
+    let kept = checkpoint(&run, &plan, 3);
+    std::os::unix::fs::symlink(outside.path().join(&old), inside.path().join(&old)).unwrap();
+    std::fs::write(outside.path().join("precious"), b"x").unwrap();
+    let link = inside.path().join(&victim).join("link");
+    std::os::unix::fs::symlink(outside.path().join("precious"), link).unwrap();
+    let directory = inside.path().join(&victim).join("tmp-dir");
+    std::os::unix::fs::symlink(outside.path().join(&old), directory).unwrap();
+    gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(names_in(&run), [old.clone(), kept]);
+    assert_eq!(run.stat(&old).unwrap().unwrap().kind, Kind::Other);
+    assert!(outside.path().join("precious").exists());
+    check_equal(&far.dir(&old).unwrap().unwrap(), &small());
+    assert!(far.dir(&old).unwrap().unwrap().stat(names::COMMIT).unwrap().is_some());
+}

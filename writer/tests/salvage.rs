@@ -1,0 +1,134 @@
+//! Salvage: every byte is proven first, and a root of other bytes is not touched unasked.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test that cannot go on should say where"
+)]
+
+mod support;
+
+use std::sync::Arc;
+
+use waystation_format::{Code, names};
+use waystation_reader::NoProgress;
+use waystation_store::{MemoryFs, Store};
+use waystation_writer::{CommitOptions, SalvageOptions, commit, salvage};
+
+use support::*;
+
+fn with_discard() -> SalvageOptions {
+    let mut options = SalvageOptions::new();
+    options.discard_root = true;
+    options
+}
+
+fn parts() -> (MemoryFs, String, Arc<dyn Store>, Vec<Model>) {
+    let (memory, run) = memory_run();
+    let models = sample(2);
+    let (name, attempt) = write_parts(&run, &plan(&run, 2), 5, &models).unwrap();
+    (memory, name, attempt, models)
+}
+
+#[test]
+fn an_attempt_that_nobody_committed_is_saved_as_its_committer_would() {
+    let (_, _, attempt, models) = parts();
+    let saved = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap();
+    assert!(!saved.already);
+    check_equal(&attempt, &models);
+    let again = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();
+    assert_eq!((again.digest, again.already), (saved.digest, true));
+}
+
+/// One bit of every region of every file that the parts name.
+#[test]
+fn any_flipped_bit_is_refused() {
+    let (memory, name, attempt, _) = parts();
+    let mut codes = std::collections::BTreeMap::new();
+    for listed in attempt.list().unwrap() {
+        let path = format!("{name}/{}", listed.name);
+        let good = memory.bytes(&path).unwrap();
+        for at in (0..good.len()).step_by(53).chain([good.len() - 1]) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            memory.set(&path, bad).unwrap();
+            let error = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
+            assert_eq!(error.location().file.as_deref(), Some(listed.name.as_str()), "{error}");
+            *codes.entry(error.code().as_str()).or_insert(0) += 1;
+            assert!(attempt.stat(names::COMMIT).unwrap().is_none());
+        }
+        memory.set(&path, good).unwrap();
+    }
+    for code in
+        ["header-mismatch", "nonzero-pad", "crc-mismatch", "crc-table-mismatch", "digest-mismatch"]
+    {
+        assert!(codes.contains_key(code), "{codes:?}");
+    }
+    salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap();
+}
+
+#[test]
+fn two_parts_of_one_writer_are_ambiguous() {
+    let (memory, name, attempt, _) = parts();
+    memory.set(format!("{name}/part-00001-0000000000000000.json"), b"{}".to_vec()).unwrap();
+    let error = salvage(&attempt, &with_discard(), &NoProgress).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::Ambiguous, Some("salvage.verify")));
+}
+
+#[test]
+fn a_deleted_attempt_stays_deleted() {
+    let (memory, name, attempt, _) = parts();
+    memory.set(format!("{name}/deleted"), Vec::new()).unwrap();
+    let error = salvage(&attempt, &with_discard(), &NoProgress).unwrap_err();
+    assert_eq!(error.code(), Code::Deleted);
+}
+
+#[test]
+fn a_root_of_other_bytes_is_removed_only_when_asked() {
+    let root = ["manifest.json", "waystation.commit", "tensors-00000.json", "records-00007.json"];
+    for file in root {
+        let (memory, name, attempt, models) = parts();
+        let first = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();
+        let path = format!("{name}/{file}");
+        memory.set(&path, b"lost".to_vec()).unwrap();
+        let error = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
+        assert_eq!(
+            (error.code(), error.rule_id()),
+            (Code::CommitConflict, Some("salvage.conflict"))
+        );
+        assert_eq!(error.location().file.as_deref(), Some(file));
+        assert_eq!(memory.bytes(&path).unwrap(), b"lost");
+        let saved = salvage(&attempt, &with_discard(), &NoProgress).unwrap();
+        assert_eq!((saved.digest, saved.already), (first.digest, false));
+        check_equal(&attempt, &models);
+    }
+}
+
+#[test]
+fn a_lost_root_is_made_again() {
+    let (_, _, attempt, models) = parts();
+    let first = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();
+    attempt.remove(names::MANIFEST).unwrap();
+    attempt.remove("tensors-00000.json").unwrap();
+    let saved = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap();
+    assert_eq!((saved.digest, saved.already), (first.digest, true));
+    check_equal(&attempt, &models);
+}
+
+/// The bytes are proven before anything of a root is removed.
+#[test]
+fn a_damaged_attempt_keeps_its_root() {
+    let (memory, name, attempt, _) = parts();
+    commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();
+    memory.set(format!("{name}/manifest.json"), b"lost".to_vec()).unwrap();
+    let listed = attempt.list().unwrap();
+    let shard = listed.into_iter().find(|l| l.name.starts_with("model-")).unwrap().name;
+    let path = format!("{name}/{shard}");
+    let mut bytes = memory.bytes(&path).unwrap();
+    bytes[5000] ^= 1;
+    memory.set(&path, bytes).unwrap();
+    assert!(salvage(&attempt, &with_discard(), &NoProgress).is_err());
+    assert_eq!(memory.bytes(format!("{name}/manifest.json")).unwrap(), b"lost");
+    assert!(attempt.stat(names::COMMIT).unwrap().is_some());
+}
