@@ -7,6 +7,8 @@
 mod members;
 mod read;
 
+use std::fmt;
+
 use crate::attachment::{AttachmentEntry, encode_attachments};
 use crate::common::Common;
 use crate::entry::Entry;
@@ -142,7 +144,7 @@ pub struct Producer {
 }
 
 /// A part whose every rule of its own holds.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Part {
     /// Which save of which job it belongs to.
     pub common: Common,
@@ -233,6 +235,17 @@ impl Part {
     #[must_use]
     pub fn file_name(&self) -> String {
         names::part(self.writer, &self.digest)
+    }
+}
+
+impl fmt::Debug for Part {
+    /// Without its entries and records, which can be very many.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part")
+            .field("common", &self.common)
+            .field("writer", &self.writer)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
     }
 }
 

@@ -48,6 +48,7 @@ pub struct Object {
 #[derive(Debug)]
 pub struct Items {
     first: bool,
+    start: usize,
 }
 
 /// A place in a canonical text. Errors carry the JSON pointer of the value they are about.
@@ -161,8 +162,9 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// [`Code::BadMember`] when the next value is none.
     pub fn begin_array(&mut self) -> Result<Items> {
+        let start = self.at;
         self.enter(b'[', "an array")?;
-        Ok(Items { first: true })
+        Ok(Items { first: true, start })
     }
 
     /// Whether an item follows, which must be read or skipped then; false behind the array's end.
@@ -180,8 +182,7 @@ impl<'a> Cursor<'a> {
     /// [`Code::BadMember`] when there is none.
     #[inline]
     pub fn want_item(&mut self, items: &mut Items, form: &str) -> Result<()> {
-        let start = self.at;
-        if self.next_item(items)? { Ok(()) } else { Err(self.bad_type(start, form)) }
+        if self.next_item(items)? { Ok(()) } else { Err(self.bad_length(items, form, "fewer")) }
     }
 
     /// For an array of fixed form: leaves it.
@@ -190,7 +191,13 @@ impl<'a> Cursor<'a> {
     /// [`Code::BadMember`] when there is one more item.
     #[inline]
     pub fn end_array(&mut self, items: &mut Items, form: &str) -> Result<()> {
-        if self.next_item(items)? { Err(self.bad_type(self.at, form)) } else { Ok(()) }
+        if self.next_item(items)? { Err(self.bad_length(items, form, "more")) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn bad_length(&self, items: &Items, form: &str, found: &str) -> Error {
+        let message = format!("expected {form}, found {found} items");
+        self.fail(items.start, Code::BadMember, rule::JSON_TYPES, message)
     }
 
     /// A string.
