@@ -41,7 +41,8 @@ impl TensorDecl {
     }
 
     /// The entry, without chunks.
-    pub(crate) fn to_tensor(&self) -> Tensor {
+    #[must_use]
+    pub fn to_tensor(&self) -> Tensor {
         Tensor {
             identity: self.identity.clone(),
             dtype: self.dtype,

@@ -12,7 +12,7 @@ use waystation_format::features::Features;
 use waystation_format::inventory::InventoryBuilder;
 use waystation_format::part::{Extension, Inventory, Producer};
 use waystation_format::{Attempt, Code, Error, Region, Result};
-use waystation_reader::{Checkpoint, Progress, TensorRef, reshard as sharing};
+use waystation_reader::{Checkpoint, Progress, TensorRef, Want, reshard as sharing};
 use waystation_store::Store;
 
 use crate::attempt;
@@ -138,7 +138,7 @@ impl Content {
             match &*entry {
                 Entry::Alias(alias) => aliases.push(alias.clone()),
                 Entry::Tensor(tensor) => {
-                    if tensor.block.is_some() && !is_readable(&from.tensor_of(&entry)?)? {
+                    if tensor.block.is_some() && !is_readable(from, tensor)? {
                         fixed.insert(group(tensor));
                     }
                     tensors.push(TensorDecl::from(tensor).to_tensor());
@@ -196,8 +196,9 @@ fn group(tensor: &Tensor) -> (String, String, Vec<(String, u64)>, Vec<u64>) {
     (identity.component.clone(), identity.name.clone(), identity.scope.clone(), shape)
 }
 
-fn is_readable(companion: &TensorRef<'_>) -> Result<bool> {
-    match companion.bytes() {
+/// Whether all of a flat companion's chunks begin and end on blocks.
+fn is_readable(from: &Checkpoint, companion: &Tensor) -> Result<bool> {
+    match from.plan(&[Want { tensor: companion.identity.clone(), region: None }]) {
         Ok(_) => Ok(true),
         Err(e) if e.code() == Code::BlockBoundary => Ok(false),
         Err(e) => Err(e),

@@ -112,7 +112,7 @@ fn a_lost_reply_is_read_back() {
 fn a_part_whose_reply_is_lost_is_read_back() {
     let (fs, _, run) = failing_run();
     let plan = plan(&run, 1);
-    let (_, attempt) = make_attempt(&run, &plan, 1, 0).unwrap();
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
     fs.lose_reply(Op::Link, 1, Errno::IO);
     write_part(&attempt, &plan, 1, 0, &sample(1)).unwrap();
     commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();
@@ -168,7 +168,7 @@ fn a_higher_timeline_stops_the_committer_at_the_last_moment() {
 fn missing_writers_are_named() {
     let (_, run) = memory_run();
     let plan = plan(&run, 4);
-    let (_, attempt) = make_attempt(&run, &plan, 5, 0).unwrap();
+    let (_, attempt) = make_attempt(&run, &plan, 5, 5).unwrap();
     let look = || commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap_err();
     assert_eq!(look().code(), Code::WriterMissing);
     for writer in [0, 2] {
@@ -184,7 +184,7 @@ fn a_committer_waits_for_the_last_writer() {
     let (_, run) = memory_run();
     let plan = plan(&run, 2);
     let models = sample(2);
-    let (_, attempt) = make_attempt(&run, &plan, 5, 0).unwrap();
+    let (_, attempt) = make_attempt(&run, &plan, 5, 5).unwrap();
     write_part(&attempt, &plan, 5, 0, &models).unwrap();
     let mut options = CommitOptions::default();
     options.poll = Duration::from_millis(5);

@@ -29,8 +29,8 @@ fn one_model() -> Vec<Model> {
 
 /// A save by one writer on one thread, so that every call has its place.
 fn save_in_order(run: &Arc<dyn Store>, step: u64) -> waystation_format::Result<String> {
-    let plan = plan(run, 1);
-    let (name, attempt) = make_attempt(run, &plan, step, 0)?;
+    let plan = try_plan(run, 1)?;
+    let (name, attempt) = make_attempt(run, &plan, step, step)?;
     let models = one_model();
     let (mut session, chunks) = declare(&attempt, &plan, step, 0, &models)?;
     let mut options = SessionOptions::default();
@@ -189,7 +189,7 @@ fn after_an_error_the_writer_is_dead() {
     for (op, errno, code) in faults {
         let (fs, _, run) = failing_run();
         let plan = plan(&run, 1);
-        let (_, attempt) = make_attempt(&run, &plan, 1, 0).unwrap();
+        let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
         let (session, chunks) = declare(&attempt, &plan, 1, 0, &one_model()).unwrap();
         let writing = session.lay_out().unwrap();
         fs.fail(op, 1, errno);
@@ -208,7 +208,7 @@ fn after_an_error_the_writer_is_dead() {
 fn a_failed_attachment_kills_the_session() {
     let (fs, _, run) = failing_run();
     let plan = plan(&run, 1);
-    let (_, attempt) = make_attempt(&run, &plan, 1, 0).unwrap();
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
     let (mut session, _) = declare(&attempt, &plan, 1, 0, &one_model()).unwrap();
     fs.fail(Op::SyncFile, 1, Errno::IO);
     assert_eq!(session.attach_bytes("a", b"bytes").unwrap_err().code(), Code::Io);
@@ -220,7 +220,7 @@ fn a_failed_attachment_kills_the_session() {
 fn fsync_is_never_repeated() {
     let (fs, _, run) = failing_run();
     let plan = plan(&run, 1);
-    let (_, attempt) = make_attempt(&run, &plan, 1, 0).unwrap();
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
     let (session, chunks) = declare(&attempt, &plan, 1, 0, &one_model()).unwrap();
     let writing = session.lay_out().unwrap();
     write(&writing, &chunks).unwrap();
@@ -237,7 +237,7 @@ fn fsync_is_never_repeated() {
 fn a_full_disk_is_seen_before_the_bytes_are_written() {
     let (fs, _, run) = failing_run();
     let plan = plan(&run, 1);
-    let (_, attempt) = make_attempt(&run, &plan, 1, 0).unwrap();
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
     let (session, _) = declare(&attempt, &plan, 1, 0, &one_model()).unwrap();
     fs.limit_space(5000);
     assert_eq!(session.lay_out().map(drop).unwrap_err().code(), Code::IoFull);

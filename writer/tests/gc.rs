@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use waystation_format::{Code, Dtype, names};
 use waystation_reader::latest;
-use waystation_store::testing::{Errno, Op};
-use waystation_store::{Kind, Store, open_path};
+use waystation_store::testing::{Errno, FailingFs, Op};
+use waystation_store::{DirStore, Kind, PosixFs, Store, open_path};
 use waystation_writer::{
     Fate, GcPolicy, GcReport, SessionPlan, Why, delete, gc, make_attempt, pin, reject, unpin,
 };
@@ -99,9 +99,11 @@ fn pinned_ones_stay_and_rejected_ones_do_not_count() {
     assert_eq!(names_in(&run), [saved[3].clone()]);
 }
 
+/// On a real file system, whose directories know when they changed.
 #[test]
 fn uncommitted_ones_go_when_succeeded_or_stale() {
-    let (_, run) = memory_run();
+    let directory = tempfile::tempdir().unwrap();
+    let run = open_path(directory.path()).unwrap();
     let first = plan(&run, 1);
     let (lost, _) = make_attempt(&run, &first, 3, 0).unwrap();
     let second = plan(&run, 1);
@@ -169,7 +171,10 @@ fn a_directory_goes_in_an_order_that_never_shows_half_of_it() {
 fn whatever_call_fails_the_next_keeper_goes_on() {
     for op in [Op::Create, Op::SyncFile, Op::Close, Op::SyncDir, Op::Unlink, Op::RemoveDir] {
         for nth in 1.. {
-            let (fs, memory, run) = failing_run();
+            let disk = tempfile::tempdir().unwrap();
+            let fs = FailingFs::new(PosixFs);
+            let run = DirStore::open(Arc::new(fs.clone()), disk.path()).unwrap();
+            let run: Arc<dyn Store> = Arc::new(run);
             let plan = plan(&run, 1);
             checkpoint(&run, &plan, 1);
             let kept = checkpoint(&run, &plan, 2);
@@ -182,11 +187,11 @@ fn whatever_call_fails_the_next_keeper_goes_on() {
                 report.items.iter().any(|item| matches!(item.fate, Fate::Failed(_)))
             };
             assert_eq!(hit, report.as_ref().map_or(true, failed), "{op:?} {nth}");
-            let run = memory.store();
+            let run = open_path(disk.path()).unwrap();
             assert_eq!(latest(&run).unwrap().name, kept);
             let mut policy = GcPolicy::keep_last(1);
             policy.uncommitted_older_than = Some(Duration::ZERO);
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(20));
             assert!(!failed(&gc(&run, &policy).unwrap()));
             assert_eq!(names_in(&run), [kept], "{op:?} {nth}");
             if !hit {

@@ -132,11 +132,18 @@ pub fn sample(writers: u32) -> Vec<Model> {
 }
 
 pub fn plan(run: &Arc<dyn Store>, writers: u32) -> SessionPlan {
-    let topology = Topology(vec![("dp".to_owned(), u64::from(writers))]);
-    let mut plan = SessionPlan::next_in(run, "test", writers, topology).unwrap();
-    plan.block_bytes = 4096;
-    plan
+    try_plan(run, writers).unwrap()
 }
+
+pub fn try_plan(run: &Arc<dyn Store>, writers: u32) -> Result<SessionPlan> {
+    let topology = Topology(vec![("dp".to_owned(), u64::from(writers))]);
+    let mut plan = SessionPlan::next_in(run, "test", writers, topology)?;
+    plan.block_bytes = 4096;
+    Ok(plan)
+}
+
+/// A chunk and its bytes.
+pub type Declared = (ChunkId, Vec<u8>);
 
 /// A session of one writer, with its chunks.
 pub fn declare(
@@ -145,7 +152,7 @@ pub fn declare(
     step: u64,
     writer: u32,
     models: &[Model],
-) -> Result<(Session, Vec<(ChunkId, Vec<u8>)>)> {
+) -> Result<(Session, Vec<Declared>)> {
     let mut session = Session::begin(Arc::clone(attempt), plan.common(step, step), writer)?;
     let mut chunks = Vec::new();
     for model in models {
@@ -169,7 +176,7 @@ pub fn declare(
     Ok((session, chunks))
 }
 
-pub fn write(writing: &Writing, chunks: &[(ChunkId, Vec<u8>)]) -> Result<()> {
+pub fn write(writing: &Writing, chunks: &[Declared]) -> Result<()> {
     chunks.iter().try_for_each(|(id, bytes)| writing.write_all(*id, bytes))
 }
 
