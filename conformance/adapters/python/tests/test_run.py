@@ -94,6 +94,16 @@ class Latest(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
+    def test_no_control_characters(self):
+        record = {"kind": "note", "name": "n", "value": {"text": "\x1b[31m\x7f\x9b\u202e"}}
+        with tempfile.TemporaryDirectory() as directory:
+            support.Checkpoint([support.Writer(0, records=[record])]).write(directory)
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                self.assertEqual(main(["read", directory]), 0)
+        self.assertTrue(all(" " <= character <= "~" for character in output.getvalue().rstrip("\n")))
+        self.assertEqual(json.loads(output.getvalue())["records"], [record])
+
     def test_answers(self):
         with tempfile.TemporaryDirectory() as directory:
             support.tiny().write(directory)

@@ -134,7 +134,8 @@ def main(words=None):
         if hasattr(refusal, "skipped"):
             answer["skipped"] = _skipped(refusal.skipped)
     if answer is not None:
-        print(json.dumps(answer))
+        # All that is beyond ASCII is escaped by json; of what is left only DEL is a control character.
+        print(json.dumps(answer).replace("\x7f", "\\u007f"))
     return status
 
 
