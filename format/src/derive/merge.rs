@@ -105,4 +105,26 @@ mod tests {
         ];
         assert_eq!(seen, expected.map(|(key, group)| (key.to_owned(), group)));
     }
+
+    #[test]
+    fn equal_keys_come_in_the_order_of_their_sources() {
+        let source = |n: usize| vec![Ok(("a".to_owned(), n)), Ok(("b".to_owned(), n))].into_iter();
+        let mut merge = Merge::new((0..20).map(source).collect()).unwrap();
+        let expected: Vec<(usize, usize)> = (0..20).map(|n| (n, n)).collect();
+        let mut group = Vec::new();
+        for key in ["a", "b"] {
+            assert_eq!(merge.next_group(&mut group).unwrap().as_deref(), Some(key));
+            assert_eq!(group, expected);
+        }
+        assert_eq!(merge.next_group(&mut group).unwrap(), None);
+    }
+
+    #[test]
+    fn an_error_of_a_source_is_passed_on() {
+        let broken = || Err(crate::Error::new(crate::Code::Io, "broken"));
+        let source = vec![Ok(("a".to_owned(), ())), broken()].into_iter();
+        let mut merge = Merge::new(vec![source]).unwrap();
+        assert!(merge.next_group(&mut Vec::new()).is_err());
+        assert!(Merge::<_, ()>::new(vec![vec![broken()].into_iter()]).is_err());
+    }
 }

@@ -104,3 +104,56 @@ impl<'s> Cutter<'s> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lengths of the pages that entries of these lengths make, the second entry's adjusted so
+    /// that the first page would be `excess` bytes above the target with it.
+    #[expect(clippy::arithmetic_side_effects, reason = "small numbers")]
+    fn lengths(kind: Kind, excess: usize) -> Vec<u64> {
+        let frame = match kind {
+            Kind::Tensors => {
+                r#"{"entries":[],"format":"waystation","kind":"tensors","page":0,"version":"1.0"}"#
+            }
+            Kind::Records => {
+                r#"{"format":"waystation","kind":"records","page":0,"records":[],"version":"1.0"}"#
+            }
+        };
+        let (first, comma) = (1000, 1);
+        let target = usize::try_from(limits::PAGE_TARGET_BYTES).unwrap();
+        let second = target + excess - (frame.len() + first + comma);
+        let mut pages = Vec::new();
+        let mut sink = |_, bytes: &[u8]| {
+            pages.push(bytes.len() as u64);
+            Ok(())
+        };
+        let mut cutter = Cutter::new(kind, Version::CURRENT, &mut sink);
+        for (key, length) in [("a", first), ("b", second)] {
+            cutter.push(key, "1".repeat(length).as_bytes()).unwrap();
+        }
+        let made = cutter.finish().unwrap();
+        assert_eq!(made.iter().map(|page| page.bytes).collect::<Vec<_>>(), pages);
+        assert_eq!(made[0].first, "a");
+        pages
+    }
+
+    #[test]
+    fn a_page_may_be_as_long_as_the_target_and_no_longer() {
+        for kind in [Kind::Tensors, Kind::Records] {
+            assert_eq!(lengths(kind, 0), [limits::PAGE_TARGET_BYTES]);
+            assert_eq!(lengths(kind, 1).len(), 2);
+        }
+    }
+
+    #[test]
+    fn an_entry_too_long_for_any_page_is_refused() {
+        let mut sink = |_, _: &[u8]| Ok(());
+        let mut cutter = Cutter::new(Kind::Records, Version::CURRENT, &mut sink);
+        let entry = vec![b'1'; usize::try_from(limits::PAGE_BYTES).unwrap()];
+        cutter.push("a", &entry).unwrap();
+        let error = cutter.finish().unwrap_err();
+        assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("derive.sizes")));
+    }
+}
