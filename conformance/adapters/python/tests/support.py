@@ -141,9 +141,9 @@ class Checkpoint:
     def __init__(self, writers, **members):
         self.writers = writers
         self.common = {
-            "attempt": "00000001" + "ab12cd34", "block_bytes": 4096, "features": {"optional": [], "required": []}, "format": "waystation",
-            "parent": None, "run": "tiny", "step": 1000, "topology": [["dp", 2], ["tp", 2]], "version": "1.0",
-            "writers": len(writers),
+            "attempt": "00000001ab12cd34", "block_bytes": 4096, "features": {"optional": [], "required": []},
+            "format": "waystation", "parent": None, "run": "tiny", "step": 1000, "topology": [["dp", 2], ["tp", 2]],
+            "version": "1.0", "writers": len(writers),
         } | members
         self.on_shard = self.on_part = self.on_page = self.on_manifest = nothing
         self.target = 1048576
@@ -257,7 +257,8 @@ class Checkpoint:
                 size += more
                 continue
             listed.append({"first": json.loads(key)})
-            pages.append({"format": "waystation", "kind": kind, member: [value], "page": len(pages), "version": self.common["version"]})
+            frame = {"format": "waystation", "kind": kind, "page": len(pages), "version": self.common["version"]}
+            pages.append(frame | {member: [value]})
             size = len(canon(pages[-1]))
         for number, page in enumerate(pages):
             data = canon(self.on_page(page))
@@ -281,7 +282,7 @@ def tiny(**members):
     """Two writers and something of everything: split tensors, slots, scopes, an alias, sub-byte types, blocks, records."""
     w = {"dtype": "F32", "name": "w", "role": "param", "shape": [4, 6]}
     big = {"dtype": "BF16", "name": "big", "native": [["torch", ["model", 3]]], "role": "param", "shape": [90, 60]}
-    moment = {"axes": [0, None], "dtype": "F32", "name": "w", "owner": "adam", "role": "optimizer", "shape": [4, 6], "slot": "adam.m"}
+    moment = w | {"axes": [0, None], "owner": "adam", "role": "optimizer", "slot": "adam.m"}
     four = {"dtype": "F4_E2M1", "name": "four", "role": "param", "shape": [3, 5], "valid": [3, 4]}
     six = {"dtype": "F6_E2M3", "name": "six", "role": "buffer", "shape": [7]}
     scale = {"block": 4, "dtype": "F32", "name": "four", "role": "quant", "shape": [4, 4], "slot": "scale"}
@@ -291,7 +292,8 @@ def tiny(**members):
     far = near | {"scope": [["dp", 1]]}
     tied = {"name": "head \u00e9\U0001f600", "of": ["main", "param", "w", "", "", []], "role": "param"}
     progress = {"kind": "progress", "name": "main", "value": {"steps": 1000}}
-    tree = {"kind": "value", "name": "t", "value": {"map": [["a", {"f64": "3ff0000000000000"}], [1, {"list": [None, {"int": "-9007199254740992"}]}]]}}
+    pairs = [["a", {"f64": "3ff0000000000000"}], [1, {"list": [None, {"int": "-9007199254740992"}]}]]
+    tree = {"kind": "value", "name": "t", "value": {"map": pairs}}
     cursors = [{"coordinate": [["dp", i]], "kind": "cursor", "name": "c", "value": {"at": i}} for i in range(2)]
     w0, w1 = halves([4, 6], 1)
     m0, m1 = halves([4, 6])
@@ -301,6 +303,6 @@ def tiny(**members):
         Writer(0, [(big, whole([90, 60])), (w, [w0]), (moment, [m0]), (four, [f0]), (scale, [s0]), (empty, []), (near, whole([5]))],
                [tied], [progress, cursors[0]], [("tok/a.txt", b"hello"), ("tok/b", b"")],
                omitted=[{"component": "main", "names": ["frozen.w"], "reason": "frozen"}]),
-        Writer(1, [(w, [w1]), (moment, [m1]), (four, [f1]), (scale, [s1]), (six, whole([7])), (scalar, whole([])), (far, whole([5]))],
-               [tied], [progress, cursors[1], tree]),
+        Writer(1, [(w, [w1]), (moment, [m1]), (four, [f1]), (scale, [s1]), (six, whole([7])), (scalar, whole([])),
+                   (far, whole([5]))], [tied], [progress, cursors[1], tree]),
     ], **members)

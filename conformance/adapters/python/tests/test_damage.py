@@ -114,7 +114,8 @@ class Damage(unittest.TestCase):
     def test_swapped_shards(self):
         """Two shards of one length change places."""
         tensors = [{"dtype": "U8", "name": name, "role": "param", "shape": [5]} for name in "ab"]
-        files = support.Checkpoint([support.Writer(i, [(t, support.whole([5]))]) for i, t in enumerate(tensors)]).write(self.directory)
+        writers = [support.Writer(number, [(tensor, support.whole([5]))]) for number, tensor in enumerate(tensors)]
+        files = support.Checkpoint(writers).write(self.directory)
         one, other = (name for name in files if name.endswith(".safetensors"))
         self.put(one, files[other])
         self.put(other, files[one])

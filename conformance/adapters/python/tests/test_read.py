@@ -71,7 +71,8 @@ class Read(unittest.TestCase):
         ])]))
 
         def read(name, *region):
-            return bytes(checkpoint.read(checkpoint.find(support.canon(["main", "quant", name, "scale", "", []]).decode()), *region))
+            key = support.canon(["main", "quant", name, "scale", "", []]).decode()
+            return bytes(checkpoint.read(checkpoint.find(key), *region))
 
         self.assertEqual(read("q"), b"abcdef")
         self.assertEqual(read("q", [2, 0], [2, 6]), b"def")

@@ -310,7 +310,8 @@ class Rules(unittest.TestCase):
         self.assertIn(("part-disagree", "part.session"), self.codes(checkpoint)[1])
 
     def test_pages_are_cut(self):
-        tensors = [({"dtype": "U8", "name": f"{'n' * 1000}{i:04}", "role": "param", "shape": [1]}, support.whole([1])) for i in range(2200)]
+        tensor = {"dtype": "U8", "role": "param", "shape": [1]}
+        tensors = [(tensor | {"name": f"{'n' * 1000}{i:04}"}, support.whole([1])) for i in range(2200)]
         checkpoint = support.Checkpoint([support.Writer(0, tensors)])
         files = checkpoint.files()
         self.assertEqual(sum(name.startswith("tensors-") for name in files), 3)

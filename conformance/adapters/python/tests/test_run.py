@@ -111,7 +111,8 @@ class CommandLine(unittest.TestCase):
             self.assertEqual((status, answer), (0, {"ok": True, "findings": [], "notes": []}))
             status, answer = called("read", directory, "--json")
             self.assertEqual(status, 0)
-            self.assertEqual([tensor["name"] for tensor in answer["tensors"] if tensor["role"] == "param"], ["big", "four", "none", "w"])
+            params = [tensor["name"] for tensor in answer["tensors"] if tensor["role"] == "param"]
+            self.assertEqual(params, ["big", "four", "none", "w"])
             self.assertEqual([attachment["path"] for attachment in answer["attachments"]], ["tok/a.txt", "tok/b"])
             self.assertEqual(len(answer["records"]), 4)
             key = '["main","param","w","","",[]]'
@@ -119,9 +120,16 @@ class CommandLine(unittest.TestCase):
             status, answer = called("slice", directory, key, "[0,0]", "[4,6]")
             self.assertEqual((status, answer["sha256"]), (0, whole["sha256"]))
             self.assertEqual(called("slice", directory, key, "[0,0]", "[5,6]")[1]["error"]["code"], "bad-region")
-            self.assertEqual(called("slice", directory, '["main","param","x","","",[]]', "[]", "[]")[1]["error"]["code"], "not-found")
-            for words in ([key, "[0,0", "[1,1]"], [key, "[0.5,0]", "[1,1]"], ['["main","param","\\ud800","","",[]]', "[]", "[]"], ['"w"', "[0]", "[1]"], ["[" * 100000, "[]", "[]"]):
-                self.assertEqual(called("slice", directory, *words)[0], 2)
+            absent = '["main","param","x","","",[]]'
+            self.assertEqual(called("slice", directory, absent, "[]", "[]")[1]["error"]["code"], "not-found")
+            for identity, start, extent in (
+                (key, "[0,0", "[1,1]"),
+                (key, "[0.5,0]", "[1,1]"),
+                ('["main","param","\\ud800","","",[]]', "[]", "[]"),
+                ('"w"', "[0]", "[1]"),
+                ("[" * 100000, "[]", "[]"),
+            ):
+                self.assertEqual(called("slice", directory, identity, start, extent)[0], 2)
             os.remove(os.path.join(directory, "waystation.commit"))
             status, answer = called("verify", directory)
             self.assertEqual((status, answer["ok"], answer["findings"][0]["code"]), (1, False, "not-committed"))

@@ -223,4 +223,6 @@ def _omitted(parts):
     for part in parts:
         for entry in part.value["omitted"]:
             names.setdefault((entry["component"], entry["reason"]), set()).update(entry["names"])
-    return [{"component": component, "names": sorted(names[component, reason]), "reason": reason} for component, reason in sorted(names)]
+    return [
+        {"component": component, "names": sorted(found), "reason": reason} for (component, reason), found in sorted(names.items())
+    ]

@@ -171,7 +171,7 @@ def tensor(raw, session):
         numbers = [axis for axis in raw["axes"] if axis is not None]
         fit = len(set(numbers)) == len(numbers) and all(number < LIMITS["dimensions"] for number in numbers)
         if "slot" not in raw or not numbers or not fit:
-            raise bad("axes without slot, of nothing but nulls, too large, or twice", "tensor.axes", "bad-identity").at(prefix="/axes")
+            raise bad("axes without slot, all null, too large, or twice", "tensor.axes", "bad-identity").at(prefix="/axes")
     if prod(size for size in shape if size) * bits > LIMITS["tensor-bits"]:
         raise bad("more than tensor-bits", "tensor.size", "limit").at(prefix="/shape")
     if raw["role"] == "blob" and (raw["dtype"] != "U8" or len(shape) != 1):
