@@ -6,7 +6,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Sharded, resumable training checkpoints: import, inspect, verify, reshard, export, keep.
 #[derive(Debug, Parser)]
-#[command(name = "waystation", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "waystation",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Exit status: 0 fine; 1 the checkpoint is rejected, differs or is absent; 2 the command line; 3 the \
 environment failed (permission, full disk, I/O error); 130 interrupted.
 
@@ -14,7 +18,8 @@ Examples:
   waystation import model.safetensors --out ckpt --writers 4
   waystation verify ckpt
   waystation cat ckpt encoder.layer.0.weight --region 0:2,:
-  waystation export ckpt --out hf-model")]
+  waystation export ckpt --out hf-model"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -216,7 +221,9 @@ pub(crate) struct Reshard {
 
 /// Copy a checkpoint, verifying it on the way; the commit file is written last.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation copy runs/a/step-000000001000-0000000390ab12cd /backup/step-1000")]
+#[command(
+    after_help = "Example:\n  waystation copy runs/a/step-000000001000-0000000390ab12cd /backup/step-1000"
+)]
 pub(crate) struct Copy {
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
@@ -279,7 +286,9 @@ pub(crate) struct Gc {
 
 /// Commit an attempt whose writers are done. May be run again, and by several at once.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation commit runs/minilm/step-000000001000-0000000390ab12cd --deadline 600")]
+#[command(
+    after_help = "Example:\n  waystation commit runs/minilm/step-000000001000-0000000390ab12cd --deadline 600"
+)]
 pub(crate) struct Commit {
     #[arg(value_name = "DIR")]
     pub(crate) attempt: PathBuf,
@@ -290,7 +299,9 @@ pub(crate) struct Commit {
 
 /// Commit an attempt from its parts alone, after verifying every byte.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation salvage runs/minilm/step-000000001000-0000000390ab12cd")]
+#[command(
+    after_help = "Example:\n  waystation salvage runs/minilm/step-000000001000-0000000390ab12cd"
+)]
 pub(crate) struct Salvage {
     #[arg(value_name = "DIR")]
     pub(crate) attempt: PathBuf,
@@ -301,7 +312,9 @@ pub(crate) struct Salvage {
 
 /// Mark a checkpoint as not to be resumed from; `latest` skips it.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation reject runs/a/step-000000002000-0000000390ab12cd --reason 'loss spike'")]
+#[command(
+    after_help = "Example:\n  waystation reject runs/a/step-000000002000-0000000390ab12cd --reason 'loss spike'"
+)]
 pub(crate) struct Reject {
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,

@@ -39,14 +39,30 @@ pub(crate) fn text(dtype: Dtype, packed: &[u8], index: usize) -> Option<String> 
             0xff => "NaN".to_owned(),
             e => format!("{:?}", 2f64.powi(small(e).wrapping_sub(127))),
         },
-        Dtype::F8E4M3 => MiniFloat { exponent: 4, mantissa: 3, bias: 7, special: Special::NanOnly }.text(raw),
-        Dtype::F8E5M2 => MiniFloat { exponent: 5, mantissa: 2, bias: 15, special: Special::Ieee }.text(raw),
-        Dtype::F8E4M3FNUZ => MiniFloat { exponent: 4, mantissa: 3, bias: 8, special: Special::Fnuz }.text(raw),
-        Dtype::F8E5M2FNUZ => MiniFloat { exponent: 5, mantissa: 2, bias: 16, special: Special::Fnuz }.text(raw),
-        Dtype::F8E3M4 => MiniFloat { exponent: 3, mantissa: 4, bias: 3, special: Special::Ieee }.text(raw),
-        Dtype::F6E2M3 => MiniFloat { exponent: 2, mantissa: 3, bias: 1, special: Special::None }.text(raw),
-        Dtype::F6E3M2 => MiniFloat { exponent: 3, mantissa: 2, bias: 3, special: Special::None }.text(raw),
-        Dtype::F4E2M1 => MiniFloat { exponent: 2, mantissa: 1, bias: 1, special: Special::None }.text(raw),
+        Dtype::F8E4M3 => {
+            MiniFloat { exponent: 4, mantissa: 3, bias: 7, special: Special::NanOnly }.text(raw)
+        }
+        Dtype::F8E5M2 => {
+            MiniFloat { exponent: 5, mantissa: 2, bias: 15, special: Special::Ieee }.text(raw)
+        }
+        Dtype::F8E4M3FNUZ => {
+            MiniFloat { exponent: 4, mantissa: 3, bias: 8, special: Special::Fnuz }.text(raw)
+        }
+        Dtype::F8E5M2FNUZ => {
+            MiniFloat { exponent: 5, mantissa: 2, bias: 16, special: Special::Fnuz }.text(raw)
+        }
+        Dtype::F8E3M4 => {
+            MiniFloat { exponent: 3, mantissa: 4, bias: 3, special: Special::Ieee }.text(raw)
+        }
+        Dtype::F6E2M3 => {
+            MiniFloat { exponent: 2, mantissa: 3, bias: 1, special: Special::None }.text(raw)
+        }
+        Dtype::F6E3M2 => {
+            MiniFloat { exponent: 3, mantissa: 2, bias: 3, special: Special::None }.text(raw)
+        }
+        Dtype::F4E2M1 => {
+            MiniFloat { exponent: 2, mantissa: 1, bias: 1, special: Special::None }.text(raw)
+        }
         _ => format!("0x{raw:x}"),
     })
 }
@@ -79,9 +95,13 @@ impl MiniFloat {
         let sign = if negative { -1f64 } else { 1f64 };
         let all_ones = exponent == mask(self.exponent);
         match self.special {
-            Special::Ieee if all_ones && fraction == 0 => return format!("{:?}", sign * f64::INFINITY),
+            Special::Ieee if all_ones && fraction == 0 => {
+                return format!("{:?}", sign * f64::INFINITY);
+            }
             Special::Ieee if all_ones => return "NaN".to_owned(),
-            Special::NanOnly if all_ones && fraction == mask(self.mantissa) => return "NaN".to_owned(),
+            Special::NanOnly if all_ones && fraction == mask(self.mantissa) => {
+                return "NaN".to_owned();
+            }
             Special::Fnuz if negative && exponent == 0 && fraction == 0 => return "NaN".to_owned(),
             _ => {}
         }

@@ -22,7 +22,9 @@ pub(crate) fn error_json(error: &Error) -> Value {
     object.insert("code".into(), json!(error.code().as_str()));
     object.insert("class".into(), json!(error.class().as_str()));
     let place = error.location();
-    for (name, text) in [("file", &place.file), ("pointer", &place.pointer), ("tensor", &place.tensor)] {
+    for (name, text) in
+        [("file", &place.file), ("pointer", &place.pointer), ("tensor", &place.tensor)]
+    {
         if let Some(text) = text {
             object.insert(name.into(), json!(text));
         }
@@ -68,7 +70,9 @@ pub(crate) fn object(value: &Value) -> waystation_format::Result<()> {
 
 fn write(bytes: &[u8]) -> waystation_format::Result<()> {
     match io::stdout().lock().write_all(bytes) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write to standard output", e)),
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::io("write to standard output", e))
+        }
         _ => Ok(()),
     }
 }

@@ -59,8 +59,8 @@ impl Progress for Bars {
         }
         let template = "{msg:<18} {bar:32} {decimal_bytes:>10} of {decimal_total_bytes} \
                         {decimal_bytes_per_sec:>12} {eta:>4}";
-        let style = ProgressStyle::with_template(template)
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let fresh = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
         fresh.set_style(style);
         fresh.set_message(crate::output::printable(what));

@@ -21,8 +21,9 @@ pub(crate) fn parse(text: &str, shape: &[u64]) -> Result<Region> {
     for ((item, dim), (at, extent)) in items.iter().zip(shape).zip(sides) {
         let (begin, end) = span(item.trim(), *dim)?;
         if begin > end || end > *dim {
-            let message =
-                format!("--region item {item:?} is {begin}:{end}: expected within 0:{dim}, ascending");
+            let message = format!(
+                "--region item {item:?} is {begin}:{end}: expected within 0:{dim}, ascending"
+            );
             return Err(Error::new(Code::BadRegion, message));
         }
         *at = begin;

@@ -29,13 +29,18 @@ pub(super) fn open(dir: &Path) -> Result<Model> {
         Some(index) => index.weight_map.values().cloned().collect(),
         None => weights_without_index(dir)?,
     };
-    let mut model =
-        Model { files: Vec::new(), tensors: Vec::new(), attachments: Vec::new(), skipped: Vec::new() };
+    let mut model = Model {
+        files: Vec::new(),
+        tensors: Vec::new(),
+        attachments: Vec::new(),
+        skipped: Vec::new(),
+    };
     for name in &names {
         let (file, tensors) = open_file(&dir.join(name), model.files.len())?;
         if let Some(index) = &index {
             for tensor in &tensors {
-                agree(index, name, &tensor.name).map_err(|e| e.in_file(dir.join(INDEX).display().to_string()))?;
+                agree(index, name, &tensor.name)
+                    .map_err(|e| e.in_file(dir.join(INDEX).display().to_string()))?;
             }
         }
         model.files.push(file);
@@ -43,9 +48,12 @@ pub(super) fn open(dir: &Path) -> Result<Model> {
     }
     if let Some(index) = &index {
         let there: BTreeSet<&str> = model.tensors.iter().map(|t| t.name.as_str()).collect();
-        if let Some((name, file)) = index.weight_map.iter().find(|(n, _)| !there.contains(n.as_str())) {
+        if let Some((name, file)) =
+            index.weight_map.iter().find(|(n, _)| !there.contains(n.as_str()))
+        {
             let message = format!("the index says that {file} holds {name:?}, which it does not");
-            return Err(Error::new(Code::BadArgument, message).in_file(dir.join(INDEX).display().to_string()));
+            return Err(Error::new(Code::BadArgument, message)
+                .in_file(dir.join(INDEX).display().to_string()));
         }
     }
     let mut used: BTreeSet<String> = names;
@@ -62,11 +70,19 @@ fn read_index(path: &Path) -> Result<Option<Index>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", e).in_file(path.display().to_string())),
     };
-    let bad = |message: String| Error::new(Code::BadArgument, message).in_file(path.display().to_string());
-    let index: Index = serde_json::from_slice(&text).map_err(|e| bad(format!("not a valid index: {e}")))?;
+    let bad = |message: String| {
+        Error::new(Code::BadArgument, message).in_file(path.display().to_string())
+    };
+    let index: Index =
+        serde_json::from_slice(&text).map_err(|e| bad(format!("not a valid index: {e}")))?;
     for file in index.weight_map.values() {
-        if file.contains(['/', '\\', '\0']) || file.starts_with('.') || !file.ends_with(".safetensors") {
-            return Err(bad(format!("the index names {file:?}: expected a .safetensors file beside it")));
+        if file.contains(['/', '\\', '\0'])
+            || file.starts_with('.')
+            || !file.ends_with(".safetensors")
+        {
+            return Err(bad(format!(
+                "the index names {file:?}: expected a .safetensors file beside it"
+            )));
         }
     }
     Ok(Some(index))
@@ -115,12 +131,14 @@ impl Walk<'_> {
     fn directory(&mut self, dir: &Path, prefix: &str, depth: usize) -> Result<()> {
         let real = std::fs::canonicalize(dir).map_err(|e| absent_or_io(dir, e))?;
         if depth > MAX_DEPTH || self.parents.contains(&real) {
-            let error = Error::new(Code::BadArgument, "the directory contains itself through a link");
+            let error =
+                Error::new(Code::BadArgument, "the directory contains itself through a link");
             return Err(error.in_file(dir.display().to_string()));
         }
         self.parents.push(real);
         for entry in std::fs::read_dir(dir).map_err(|e| absent_or_io(dir, e))? {
-            let entry = entry.map_err(|e| Error::io("list", e).in_file(dir.display().to_string()))?;
+            let entry =
+                entry.map_err(|e| Error::io("list", e).in_file(dir.display().to_string()))?;
             let path = entry.path();
             let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
                 let error = Error::new(Code::BadPath, "the file's name is not UTF-8");

@@ -36,8 +36,8 @@ pub(super) fn read(file: &File, length: u64, index: usize) -> Result<Vec<Foreign
     })?;
     let mut text = vec![0; arith::to_usize(header_bytes, "header length")?];
     file.read_exact_at(&mut text, 8).map_err(|e| Error::io("read", e))?;
-    let Header(mut entries) =
-        serde_json::from_slice(&text).map_err(|e| invalid(format!("the header is not valid: {e}")))?;
+    let Header(mut entries) = serde_json::from_slice(&text)
+        .map_err(|e| invalid(format!("the header is not valid: {e}")))?;
 
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut cursor = 0;
@@ -63,7 +63,8 @@ pub(super) fn read(file: &File, length: u64, index: usize) -> Result<Vec<Foreign
 
 fn tensor(name: String, entry: &Entry, data_start: u64, file: usize) -> Result<ForeignTensor> {
     let dtype = dtype(&entry.dtype).ok_or_else(|| {
-        let message = format!("tensor {name:?} has dtype {:?}, which is not registered", entry.dtype);
+        let message =
+            format!("tensor {name:?} has dtype {:?}, which is not registered", entry.dtype);
         Error::new(Code::UnsupportedDtype, message)
     })?;
     let [begin, end] = entry.data_offsets;
@@ -72,7 +73,12 @@ fn tensor(name: String, entry: &Entry, data_start: u64, file: usize) -> Result<F
         elements = arith::mul(elements, *dim, "number of elements")?;
     }
     let bits = arith::mul(elements, u64::from(dtype.bits()), "bits of a tensor")?;
-    let bytes = bits.div_ceil(8);
+    if bits % 8 != 0 {
+        let message =
+            format!("tensor {name:?} of shape {:?} does not fill whole bytes", entry.shape);
+        return Err(invalid(message));
+    }
+    let bytes = bits / 8;
     if arith::sub(end, begin, "bytes of a tensor")? != bytes {
         let message = format!(
             "tensor {name:?} of shape {:?} and dtype {} takes {bytes} bytes, its offsets [{begin},{end}]",
@@ -152,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_valid_file() {
-        let header = r#"{"__metadata__":{"format":"pt"},"b":{"dtype":"F4","shape":[3],"data_offsets":[4,6]},
+        let header = r#"{"__metadata__":{"format":"pt"},"b":{"dtype":"F4","shape":[4],"data_offsets":[4,6]},
             "a":{"dtype":"I16","shape":[2,1],"data_offsets":[0,4]}}"#;
         let (file, length) = file(header, &[0; 6]);
         let tensors = read(&file, length, 7).unwrap();
@@ -167,13 +173,29 @@ mod tests {
             format!(r#""{name}":{{"dtype":"U8","shape":{dims},"data_offsets":[{begin},{end}]}}"#)
         };
         let cases = [
-            ("twice", format!("{{{},{}}}", entry("a", "[4]", 0, 4), entry("a", "[4]", 0, 4)), Code::BadArgument),
+            (
+                "twice",
+                format!("{{{},{}}}", entry("a", "[4]", 0, 4), entry("a", "[4]", 0, 4)),
+                Code::BadArgument,
+            ),
             ("hole", format!("{{{}}}", entry("a", "[3]", 1, 4)), Code::BadArgument),
-            ("overlap", format!("{{{},{}}}", entry("a", "[4]", 0, 4), entry("b", "[2]", 2, 4)), Code::BadArgument),
+            (
+                "overlap",
+                format!("{{{},{}}}", entry("a", "[4]", 0, 4), entry("b", "[2]", 2, 4)),
+                Code::BadArgument,
+            ),
             ("rest", format!("{{{}}}", entry("a", "[3]", 0, 3)), Code::BadArgument),
             ("size", format!("{{{}}}", entry("a", "[5]", 0, 4)), Code::BadArgument),
-            ("product", format!("{{{}}}", entry("a", "[4194305,4194305,211106198978564]", 0, 4)), Code::Limit),
-            ("dtype", r#"{"a":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}}"#.into(), Code::UnsupportedDtype),
+            (
+                "product",
+                format!("{{{}}}", entry("a", "[4194305,4194305,211106198978564]", 0, 4)),
+                Code::Limit,
+            ),
+            (
+                "dtype",
+                r#"{"a":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}}"#.into(),
+                Code::UnsupportedDtype,
+            ),
             ("json", "{".into(), Code::BadArgument),
         ];
         for (what, header, code) in cases {

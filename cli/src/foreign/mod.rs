@@ -3,6 +3,7 @@
 
 mod directory;
 mod header;
+mod stream;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -57,8 +58,11 @@ impl Model {
         model.tensors.sort_by(|a, b| a.name.cmp(&b.name));
         for (a, b) in model.tensors.iter().zip(model.tensors.iter().skip(1)) {
             if a.name == b.name {
-                let message = format!("tensor {:?} stands in two files: expected it in one", a.name);
-                return Err(Error::new(Code::BadArgument, message).in_file(source.display().to_string()));
+                let message =
+                    format!("tensor {:?} stands in two files: expected it in one", a.name);
+                return Err(
+                    Error::new(Code::BadArgument, message).in_file(source.display().to_string())
+                );
             }
         }
         Ok(model)
@@ -68,7 +72,7 @@ impl Model {
     ///
     /// # Errors
     /// What the system answers; a file that became shorter is [`Code::LengthMismatch`].
-    pub(crate) fn read(&self, tensor: &ForeignTensor, offset: u64, out: &mut [u8]) -> Result<()> {
+    fn read(&self, tensor: &ForeignTensor, offset: u64, out: &mut [u8]) -> Result<()> {
         let missing = || Error::new(Code::NotFound, "the tensor is not of this model");
         let file = self.files.get(tensor.file).ok_or_else(missing)?;
         let from = waystation_format::arith::add(tensor.offset, offset, "offset in the source")?;

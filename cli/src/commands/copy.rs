@@ -1,0 +1,29 @@
+//! `copy`: a verified copy in a new directory.
+
+use serde_json::json;
+use waystation_format::Result;
+
+use super::Context;
+use crate::args::Copy;
+use crate::output;
+
+pub(super) fn run(args: &Copy, context: &Context) -> Result<u8> {
+    let from = waystation_store::open_path(&args.checkpoint)?;
+    let (parent, name) = waystation_store::parent_and_name(&args.to)?;
+    let done = waystation_writer::copy_into(&from, &parent, &name, &context.bars)?;
+    context.bars.clear();
+    let path = args.to.display().to_string();
+    if context.json {
+        let digest = done.digest.to_string();
+        output::object(
+            &json!({ "path": path, "digest": digest, "bytes": done.bytes, "files": done.files }),
+        )?;
+    } else {
+        output::line(&format!(
+            "{path}: {} files, {}, verified",
+            done.files,
+            output::bytes(done.bytes)
+        ))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,322 @@
+//! `export`: clean safetensors files and the attachments, for tools that know nothing of checkpoints.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use waystation_format::{Code, Dtype, Entry, Error, Identity, Result, Role, arith, limits};
+use waystation_reader::{Checkpoint, Progress};
+
+use super::{Context, open_checkpoint};
+use crate::args::{Export, ExportFormat};
+use crate::output;
+
+/// Bytes of a tensor in memory at once.
+const PIECE_BYTES: u64 = 16 << 20;
+
+/// A tensor on its way out: under which key, and where it comes from.
+struct Item {
+    key: String,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    bytes: u64,
+    identity: Identity,
+}
+
+/// What goes out: tensors by key, and aliases left to the loader.
+#[derive(Default)]
+struct Selection {
+    items: Vec<Item>,
+    /// Alias and the tensor that it shares data with.
+    tied: BTreeMap<String, String>,
+}
+
+pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
+    let checkpoint = open_checkpoint(&args.checkpoint, context)?;
+    let selection = select(&checkpoint, args)?;
+    let total = selection.items.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
+    let files = split(selection.items, args.max_shard_size);
+
+    // Everything that can be refused has been, so that a refusal leaves nothing behind.
+    make_new_directory(&args.out)?;
+    context.bars.begin("export", total);
+    let mut index = Map::new();
+    let count = files.len();
+    for (number, items) in (1_usize..).zip(&files) {
+        let name = if count == 1 {
+            "model.safetensors".to_owned()
+        } else {
+            format!("model-{number:05}-of-{count:05}.safetensors")
+        };
+        write_file(&checkpoint, &args.out.join(&name), items, &selection.tied, context)?;
+        for item in items {
+            index.insert(item.key.clone(), json!(name));
+        }
+    }
+    if count > 1 {
+        let index = json!({ "metadata": { "total_size": total }, "weight_map": index });
+        let text = serde_json::to_vec_pretty(&index).unwrap_or_default();
+        write_new(&args.out.join("model.safetensors.index.json"), |out| {
+            out.write_all(&text).map_err(|e| Error::io("write", e))
+        })?;
+    }
+    let mut attachments = 0_u64;
+    if args.format == ExportFormat::Hf {
+        for attachment in checkpoint.attachments() {
+            let path = args.out.join(attachment.path);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(|e| io_at("make directory", parent, e))?;
+            }
+            write_new(&path, |out| checkpoint.read_attachment(attachment.path, out))?;
+            attachments = attachments.saturating_add(1);
+        }
+    }
+    sync_tree(&args.out)?;
+    context.bars.clear();
+    let path = args.out.display().to_string();
+    if context.json {
+        let tied: Value =
+            selection.tied.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into();
+        let object = json!({
+            "path": path, "files": count, "bytes": total, "attachments": attachments, "tied": tied,
+        });
+        output::object(&object)?;
+    } else {
+        output::line(&format!(
+            "{path}: {} in {count} files, {attachments} attachments",
+            output::bytes(total)
+        ))?;
+        for (alias, of) in &selection.tied {
+            output::line(&format!("tied: {alias} is {of}, named in __metadata__ only"))?;
+        }
+    }
+    Ok(0)
+}
+
+fn select(checkpoint: &Checkpoint, args: &Export) -> Result<Selection> {
+    let roles: Vec<Role> = if args.role.is_empty() {
+        vec![Role::Param, Role::Buffer]
+    } else {
+        let parse = |id: &String| {
+            let bad =
+                || Error::new(Code::BadArgument, format!("--role {id:?} is not a registered role"));
+            Role::from_id(id).ok_or_else(bad)
+        };
+        args.role.iter().map(parse).collect::<Result<_>>()?
+    };
+    let mut selection = Selection::default();
+    for entry in checkpoint.entries() {
+        let entry: Arc<Entry> = entry?;
+        let identity = match &*entry {
+            Entry::Tensor(tensor) => tensor.identity.clone(),
+            Entry::Alias(alias) => alias.identity(),
+        };
+        if !roles.contains(&identity.role) {
+            continue;
+        }
+        if let Entry::Alias(alias) = &*entry
+            && args.format == ExportFormat::Hf
+        {
+            selection.tied.insert(key_of(&identity), key_of(&alias.of));
+            continue;
+        }
+        selection.items.push(item(checkpoint, &entry, identity)?);
+    }
+    selection.items.sort_by(|a, b| a.key.cmp(&b.key));
+    for (a, b) in selection.items.iter().zip(selection.items.iter().skip(1)) {
+        if a.key == b.key {
+            let message =
+                format!("two tensors would both be named {:?}: export fewer roles", a.key);
+            return Err(Error::new(Code::BadArgument, message));
+        }
+    }
+    if selection.items.is_empty() {
+        return Err(Error::new(Code::NotFound, "the checkpoint holds no tensor of these roles"));
+    }
+    Ok(selection)
+}
+
+fn item(checkpoint: &Checkpoint, entry: &Arc<Entry>, identity: Identity) -> Result<Item> {
+    let tensor = checkpoint.tensor_of(entry)?;
+    let stored = tensor.entry();
+    if stored.valid.is_some() {
+        let message = "the shape is padded, and other tools would take the padding for values: export \
+                       it with `cat --region`, or leave its role out";
+        return Err(Error::new(Code::BadArgument, message).in_tensor(identity.key()));
+    }
+    let dtype = foreign_dtype(stored.dtype).ok_or_else(|| {
+        let message =
+            format!("safetensors has no dtype for {}: leave its role out", stored.dtype.as_str());
+        Error::new(Code::BadArgument, message).in_tensor(identity.key())
+    })?;
+    let bytes = tensor.bytes()?;
+    // A reader of safetensors counts whole bytes: an odd number of 4-bit elements has no shape there.
+    let elements = stored.shape.iter().try_fold(1_u64, |n, dim| arith::mul(n, *dim, "elements"))?;
+    let shape = stored
+        .block
+        .map_or_else(|| stored.shape.to_vec(), |block| vec![elements.div_ceil(block.max(1))]);
+    let shape_elements = shape.iter().try_fold(1_u64, |n, dim| arith::mul(n, *dim, "elements"))?;
+    if arith::mul(shape_elements, u64::from(stored.dtype.bits()), "bits")?
+        != arith::mul(bytes, 8, "bits")?
+    {
+        let message = "its elements do not fill whole bytes, which safetensors cannot say: leave its role out";
+        return Err(Error::new(Code::BadArgument, message).in_tensor(identity.key()));
+    }
+    Ok(Item { key: key_of(&identity), dtype, shape, bytes, identity })
+}
+
+/// The key in the file: the name alone where that is the tensor's own, else what tells it apart.
+fn key_of(identity: &Identity) -> String {
+    let mut key = String::new();
+    if identity.component != "main" {
+        key.push_str(&identity.component);
+        key.push('/');
+    }
+    key.push_str(&identity.name);
+    if !matches!(identity.role, Role::Param | Role::Buffer) {
+        key.push('#');
+        key.push_str(identity.role.as_str());
+    }
+    for member in [&identity.slot, &identity.owner] {
+        if !member.is_empty() {
+            key.push('#');
+            key.push_str(member);
+        }
+    }
+    for (axis, index) in &identity.scope {
+        key.push_str(&format!("#{axis}={index}"));
+    }
+    key
+}
+
+/// Safetensors' name for a dtype, where it has one.
+fn foreign_dtype(dtype: Dtype) -> Option<&'static str> {
+    match dtype {
+        Dtype::F4E2M1 => Some("F4"),
+        Dtype::F8E3M4 | Dtype::U4 | Dtype::I4 | Dtype::U2 | Dtype::I2 | Dtype::U1 | Dtype::C128 => {
+            None
+        }
+        other => Some(other.as_str()),
+    }
+}
+
+/// Files of at most `max` bytes of data each, but for tensors that are larger by themselves.
+fn split(items: Vec<Item>, max: u64) -> Vec<Vec<Item>> {
+    let mut files = Vec::new();
+    let mut file: Vec<Item> = Vec::new();
+    let mut bytes = 0_u64;
+    for item in items {
+        if !file.is_empty() && bytes.saturating_add(item.bytes) > max {
+            files.push(std::mem::take(&mut file));
+            bytes = 0;
+        }
+        bytes = bytes.saturating_add(item.bytes);
+        file.push(item);
+    }
+    files.push(file);
+    files
+}
+
+fn write_file(
+    checkpoint: &Checkpoint,
+    path: &Path,
+    items: &[Item],
+    tied: &BTreeMap<String, String>,
+    context: &Context,
+) -> Result<()> {
+    let header = header(items, tied)?;
+    write_new(path, |out| {
+        out.write_all(&header).map_err(|e| Error::io("write", e))?;
+        for item in items {
+            checkpoint.tensor(&item.identity)?.stream(PIECE_BYTES, &mut |bytes| {
+                if context.bars.cancelled() {
+                    return Err(Error::new(
+                        Code::Interrupted,
+                        "stopped; the files written so far remain",
+                    ));
+                }
+                out.write_all(bytes).map_err(|e| Error::io("write", e))?;
+                context.bars.advance(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })
+}
+
+fn header(items: &[Item], tied: &BTreeMap<String, String>) -> Result<Vec<u8>> {
+    let mut members = Map::new();
+    let mut metadata = Map::new();
+    metadata.insert("format".into(), json!("pt"));
+    // As safetensors' own front ends note the names that share data with another.
+    for (alias, of) in tied {
+        if items.iter().any(|item| item.key == *of) {
+            metadata.insert(alias.clone(), json!(of));
+        }
+    }
+    members.insert("__metadata__".into(), Value::Object(metadata));
+    let mut begin = 0_u64;
+    for item in items {
+        let end = arith::add(begin, item.bytes, "end of a tensor")?;
+        let entry =
+            json!({ "dtype": item.dtype, "shape": item.shape, "data_offsets": [begin, end] });
+        members.insert(item.key.clone(), entry);
+        begin = end;
+    }
+    let mut text = Value::Object(members).to_string().into_bytes();
+    while text.len() % 8 != 0 {
+        text.push(b' ');
+    }
+    let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    if length > limits::SHARD_HEADER_BYTES {
+        let message =
+            format!("the header would take {length} bytes: give a smaller --max-shard-size");
+        return Err(Error::new(Code::Limit, message));
+    }
+    let mut out = length.to_le_bytes().to_vec();
+    out.append(&mut text);
+    Ok(out)
+}
+
+fn make_new_directory(path: &Path) -> Result<()> {
+    fs::create_dir(path).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
+            let error =
+                Error::new(Code::Exists, "expected no directory there: nothing is replaced");
+            return error.in_file(path.display().to_string());
+        }
+        io_at("make directory", path, e)
+    })
+}
+
+/// Creates a file exclusively, lets `fill` write it, and makes it durable.
+fn write_new(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let place = |e: Error| e.in_file(path.display().to_string());
+    let file = File::create_new(path).map_err(|e| io_at("create", path, e))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    fill(&mut out).map_err(place)?;
+    let file = out.into_inner().map_err(|e| io_at("write", path, e.into_error()))?;
+    file.sync_all().map_err(|e| io_at("fsync", path, e))
+}
+
+/// Makes the names in a tree of our own making durable.
+fn sync_tree(path: &Path) -> Result<()> {
+    let mut pending: Vec<PathBuf> = vec![path.to_owned()];
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(&dir).map_err(|e| io_at("list", &dir, e))? {
+            let entry = entry.map_err(|e| io_at("list", &dir, e))?;
+            if entry.file_type().map_err(|e| io_at("stat", &dir, e))?.is_dir() {
+                pending.push(entry.path());
+            }
+        }
+        File::open(&dir).and_then(|d| d.sync_all()).map_err(|e| io_at("fsync", &dir, e))?;
+    }
+    Ok(())
+}
+
+fn io_at(what: &str, path: &Path, e: std::io::Error) -> Error {
+    Error::io(what, e).in_file(path.display().to_string())
+}

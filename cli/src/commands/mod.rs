@@ -1,0 +1,110 @@
+//! One file a command, and what they share: how a path becomes a store or a checkpoint.
+
+mod bench;
+mod cat;
+mod commit;
+mod copy;
+mod diff;
+mod export;
+mod gc;
+mod import;
+mod inspect;
+mod marks;
+mod reshard;
+mod run_list;
+mod target;
+mod verify;
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+
+use waystation_format::{Code, Error, Result, names};
+use waystation_reader::{Checkpoint, OpenOptions};
+use waystation_store::Store;
+
+use crate::args::{Cli, Command};
+use crate::progress::Bars;
+
+/// What every command is given.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) json: bool,
+    pub(crate) bars: Bars,
+    pub(crate) threads: usize,
+}
+
+impl Context {
+    pub(crate) fn new(cli: &Cli) -> Self {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = cli.threads.map_or_else(cores, usize::from).max(1);
+        Self { json: cli.json, bars: Bars::new(cli.quiet), threads }
+    }
+
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions::new().threads(self.threads)
+    }
+}
+
+/// Runs a command; the number is the exit status.
+pub(crate) fn run(command: Command, context: &Context) -> Result<u8> {
+    match command {
+        Command::Import(args) => import::run(&args, context),
+        Command::Inspect(args) => inspect::run(&args, context),
+        Command::Verify(args) => verify::run(&args, context),
+        Command::Cat(args) => cat::run(&args, context),
+        Command::Export(args) => export::run(&args, context),
+        Command::Reshard(args) => reshard::run(&args, context),
+        Command::Copy(args) => copy::run(&args, context),
+        Command::Diff(args) => diff::run(&args, context),
+        Command::List(args) => run_list::list(&args, context),
+        Command::Latest(args) => run_list::latest(&args, context),
+        Command::Gc(args) => gc::run(&args, context),
+        Command::Commit(args) => commit::commit(&args, context),
+        Command::Salvage(args) => commit::salvage(&args, context),
+        Command::Reject(args) => marks::reject(&args, context),
+        Command::Pin(args) => marks::pin(&args, context),
+        Command::Unpin(args) => marks::unpin(&args, context),
+        Command::Bench(args) => bench::run(&args, context),
+    }
+}
+
+/// Opens a checkpoint. A path to a run gets the advice to resolve it first.
+fn open_checkpoint(path: &Path, context: &Context) -> Result<Checkpoint> {
+    let store = waystation_store::open_path(path)?;
+    let opened = Checkpoint::open_store(Arc::clone(&store), context.open_options());
+    opened.map_err(|error| {
+        let is_run = error.code() == Code::NotCommitted
+            && store.list().is_ok_and(|all| {
+                all.iter().any(|listed| names::parse_attempt_dir(&listed.name).is_some())
+            });
+        let at = path.display().to_string();
+        if is_run {
+            let advice = "this is a run, not a checkpoint: expected one of its step-… directories, as \
+                          `waystation latest` prints";
+            return Error::new(Code::NotCommitted, advice).in_file(at);
+        }
+        error.in_file(at)
+    })
+}
+
+/// The attempt at `path` and the run around it, when its name says that there is one.
+fn open_attempt(path: &Path) -> Result<Attempt> {
+    let store = waystation_store::open_path(path)?;
+    let real = std::fs::canonicalize(path).map_err(|e| Error::io("resolve", e))?;
+    let name = real.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
+    let run = if names::parse_attempt_dir(&name).is_some() {
+        let (run, _) = waystation_store::parent_and_name(&real)?;
+        Some(run)
+    } else {
+        None
+    };
+    Ok(Attempt { store, run, name })
+}
+
+/// A directory that is, or may become, a checkpoint.
+struct Attempt {
+    store: Arc<dyn Store>,
+    run: Option<Arc<dyn Store>>,
+    name: String,
+}

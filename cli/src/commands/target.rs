@@ -1,0 +1,110 @@
+//! Where a command's new checkpoint goes: a directory that stands alone, or an attempt of a run.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use waystation_format::{Code, Result, Topology};
+use waystation_reader::Progress;
+use waystation_store::Store;
+use waystation_writer::{CommitOptions, Committed, SessionPlan, make_attempt};
+
+use super::Context;
+use crate::args::Target;
+
+/// A directory that was just made, and what its writers agree on.
+pub(super) struct NewCheckpoint {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) plan: SessionPlan,
+    pub(super) step: u64,
+    pub(super) path: PathBuf,
+    /// The run around it and its name there.
+    run: Option<(Arc<dyn Store>, String)>,
+}
+
+/// What the new checkpoint says of itself.
+pub(super) struct Settings {
+    pub(super) run_name: String,
+    pub(super) step: u64,
+    pub(super) writers: u32,
+    pub(super) topology: Topology,
+    pub(super) parent: Option<waystation_format::Digest>,
+    pub(super) block_bytes: Option<u64>,
+}
+
+/// Makes the directory, exclusively and durably.
+///
+/// # Errors
+/// [`Code::Exists`] when it is there already, and what the store answers.
+pub(super) fn make(target: &Target, settings: Settings) -> Result<NewCheckpoint> {
+    if let Some(out) = &target.out {
+        let (parent, name) = waystation_store::parent_and_name(out)?;
+        // It stands alone, so no timeline precedes it; a run's directory beside it is no concern.
+        let store = waystation_store::make_durable(&*parent, &name)
+            .map_err(|e| e.in_file(out.display().to_string()))?;
+        let plan = plan(&store, &settings)?;
+        return Ok(NewCheckpoint {
+            store,
+            plan,
+            step: settings.step,
+            path: out.clone(),
+            run: None,
+        });
+    }
+    let path = target.run.clone().unwrap_or_default();
+    let run = open_or_make(&path)?;
+    let plan = plan(&run, &settings)?;
+    let (name, store) = make_attempt(&run, &plan, settings.step, 0)?;
+    Ok(NewCheckpoint {
+        store,
+        plan,
+        step: settings.step,
+        path: path.join(&name),
+        run: Some((run, name)),
+    })
+}
+
+impl NewCheckpoint {
+    /// Commits it, once all writers are done.
+    ///
+    /// # Errors
+    /// Those of [`waystation_writer::commit`].
+    pub(super) fn commit(&self, context: &Context) -> Result<Committed> {
+        if context.bars.cancelled() {
+            let message = "stopped before the commit: the attempt is not a checkpoint";
+            return Err(waystation_format::Error::new(Code::Interrupted, message));
+        }
+        let mut options = CommitOptions::default();
+        options.threads = context.threads;
+        if let Some((run, name)) = &self.run {
+            options.run = Some(Arc::clone(run));
+            options.name = Some(name.clone());
+        }
+        waystation_writer::commit(&self.store, &options, &context.bars)
+    }
+}
+
+fn plan(run: &Arc<dyn Store>, settings: &Settings) -> Result<SessionPlan> {
+    let mut plan = SessionPlan::next_in(
+        run,
+        settings.run_name.clone(),
+        settings.writers,
+        settings.topology.clone(),
+    )?;
+    plan.parent = settings.parent;
+    if let Some(block_bytes) = settings.block_bytes {
+        plan.block_bytes = block_bytes;
+    }
+    Ok(plan)
+}
+
+/// A run is made when it is not there yet: the first save of a job should need no preparation.
+pub(super) fn open_or_make(path: &Path) -> Result<Arc<dyn Store>> {
+    match waystation_store::open_path(path) {
+        Err(e) if e.code() == Code::NotFound => match waystation_store::make_path(path) {
+            // Another process may have made it meanwhile.
+            Err(e) if e.code() == Code::Exists => waystation_store::open_path(path),
+            other => other,
+        },
+        other => other,
+    }
+}
