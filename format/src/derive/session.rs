@@ -89,16 +89,18 @@ pub(super) fn merged(parts: &[&Part]) -> Result<Common> {
     let Some(first) = parts.first() else {
         return Err(Error::rule(Code::WriterMissing, rule::PART_ALL_WRITERS, "expected a part"));
     };
-    let union = |names: fn(&Features) -> &Vec<String>| -> BTreeSet<&String> {
-        parts.iter().flat_map(|part| names(&part.common.features)).collect()
-    };
-    let required = union(|features| &features.required);
-    let optional = union(|features| &features.optional);
-    let features = Features {
+    let features = merged_features(parts.iter().map(|part| &part.common.features));
+    Ok(Common { features, ..first.common.clone() })
+}
+
+/// What some part requires is required; what is optional in all that have it stays optional.
+fn merged_features<'f>(all: impl Iterator<Item = &'f Features> + Clone) -> Features {
+    let required: BTreeSet<&String> = all.clone().flat_map(|features| &features.required).collect();
+    let optional: BTreeSet<&String> = all.flat_map(|features| &features.optional).collect();
+    Features {
         optional: optional.difference(&required).map(|name| (*name).clone()).collect(),
         required: required.into_iter().cloned().collect(),
-    };
-    Ok(Common { features, ..first.common.clone() })
+    }
 }
 
 /// Checks that the data of each feature agrees as far as it must.
@@ -123,4 +125,20 @@ fn disagree(member: &str, first: &Part, other: &Part, rule: &'static str) -> Err
     Error::rule(Code::PartDisagree, rule, message)
         .in_file(other.file_name())
         .at_pointer(format!("/{member}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_one_part_requires_is_no_longer_optional() {
+        let features = |optional: &[&str], required: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            Features { optional: owned(optional), required: owned(required) }
+        };
+        let all =
+            [features(&["a", "c"], &[]), features(&[], &["c", "d"]), features(&["a"], &["b"])];
+        assert_eq!(merged_features(all.iter()), features(&["a"], &["b", "c", "d"]));
+    }
 }

@@ -66,18 +66,6 @@ fn a_manifest_says_what_the_parts_say() {
 }
 
 #[test]
-fn a_feature_that_one_part_requires_is_no_longer_optional() {
-    let mut parts = Job::new(3).parts();
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    parts[0].common.features.optional = names(&["a", "c"]);
-    parts[1].common.features.required = names(&["c", "d"]);
-    parts[2].common.features.required = names(&["b"]);
-    let manifest = String::from_utf8(run(&parts).unwrap().manifest).unwrap();
-    let expected = r#""features":{"optional":["a"],"required":["b","c","d"]}"#;
-    assert!(manifest.contains(expected), "{manifest}");
-}
-
-#[test]
 fn an_empty_checkpoint_has_no_pages() {
     let output = Job::new(1).derive().unwrap();
     assert!(output.tensors.is_empty() && output.records.is_empty());
