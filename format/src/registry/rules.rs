@@ -79,7 +79,7 @@ pub const DIR_LINKS: &str = "dir.links";
 pub const DIR_IMMUTABLE: &str = "dir.immutable";
 /// An attempt in a run MUST be named `step-%012d-<attempt>`: its step and its attempt (11.1). (Writer)
 pub const DIR_ATTEMPT_NAME: &str = "dir.attempt-name";
-/// In a run, a reader MUST ignore every name that is not of the form `step-%012d-<16 hex>`. (Reader)
+/// In a run, a reader MUST ignore every name that is not of the form `step-%012d-<16 hex>`, and whatever has such a name and is not a directory; it does not follow a link there. (Reader)
 pub const DIR_RUN_OTHERS: &str = "dir.run-others";
 /// Where entries are sorted by identity key, keys MUST be compared as byte strings of UTF-8 and be strictly ascending. (Both)
 pub const IDENTITY_ORDER: &str = "identity.order";
@@ -576,7 +576,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[],
         chapter: "03-directory.md",
-        text: "In a run, a reader MUST ignore every name that is not of the form `step-%012d-<16 hex>`.",
+        text: "In a run, a reader MUST ignore every name that is not of the form `step-%012d-<16 hex>`, and whatever has such a name and is not a directory; it does not follow a link there.",
     },
     RuleInfo {
         id: IDENTITY_ORDER,
@@ -1398,7 +1398,7 @@ pub const RULES: &[RuleInfo] = &[
         id: RUN_LATEST,
         actor: "Reader",
         depth: "C",
-        codes: &[Code::NoCheckpoint, Code::Rejected],
+        codes: &[Code::NoCheckpoint],
         chapter: "11-commit.md",
         text: "`latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text.",
     },
