@@ -219,11 +219,11 @@ class Checkpoint:
                     merged[key_of(entry)] = entry
                     continue
                 found = merged.setdefault(key_of(entry), entry | {"chunks": []})
-                found["chunks"] += [[writer, *chunk] for chunk in entry["chunks"]]
+                found.setdefault("chunks", []).extend([writer, *chunk] for chunk in entry["chunks"])
             records |= {record_key(record): record for record in part["records"]}
         counts, names = {}, {}
         for entry in merged.values():
-            if "of" not in entry:
+            if "chunks" in entry:
                 entry["chunks"].sort(key=lambda chunk: chunk[3])
                 roles = counts.setdefault(entry.get("component", "main"), {})
                 roles[entry["role"]] = roles.get(entry["role"], 0) + 1

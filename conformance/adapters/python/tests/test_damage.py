@@ -1,10 +1,12 @@
 """Whatever is done to the files of a checkpoint is found, and answered with a code."""
 
+import errno
 import os
 import random
 import re
 import tempfile
 import unittest
+from unittest import mock
 
 from tests import support
 from waystation_reader.checkpoint import open_checkpoint
@@ -110,6 +112,18 @@ class Damage(unittest.TestCase):
                          {"tmp-x": "temporary", "notes.txt": "unnamed", "rejected": "marker", "pin-a": "marker", "pin-": "unnamed"})
         os.symlink("nowhere", os.path.join(self.directory, "deleted"))
         self.assertEqual(self.found(), {("deleted", "deleted")})
+
+    def test_a_manifest_beyond_its_limit(self):
+        support.tiny().write(self.directory)
+        os.truncate(os.path.join(self.directory, "manifest.json"), 67108865)
+        self.assertEqual(self.found(), {("limit", "manifest.json")})
+
+    def test_failing_disk(self):
+        support.tiny().write(self.directory)
+        with mock.patch("os.pread", side_effect=OSError(errno.EIO, "I/O error")):
+            self.assertEqual({code for code, _ in self.found()}, {"io"})
+        with mock.patch("os.open", side_effect=PermissionError(errno.EACCES, "denied")):
+            self.assertEqual({code for code, _ in self.found()}, {"io-denied"})
 
     def test_swapped_shards(self):
         """Two shards of one length change places."""

@@ -56,6 +56,7 @@ MANIFEST = [
     (["features", "required"], ["shard-sha256"], "unsupported-feature", "feature.required"),
     (["features", "optional"], ["b", "a"], "bad-member", "feature.form"),
     (["features", "optional"], ["A"], "bad-member", "feature.form"),
+    (["features"], {"optional": ["a"], "required": ["a"]}, "bad-member", "feature.form"),
     (["features", "more"], [], "bad-member", "json.unknown-member"),
     (["features"], GONE, "bad-member", "json.unknown-member"),
     (["extra"], None, "bad-member", "json.unknown-member"),
@@ -72,6 +73,7 @@ MANIFEST = [
     (["run"], "a\u202eb", "bad-name", "identity.name"),
     (["run"], "\u00e9" * 513, "bad-name", "identity.name"),
     (["topology"], [["dp", 2], ["dp", 2]], "bad-member", "common.topology"),
+    (["topology"], ["dp"], "bad-member", "json.types"),
     (["topology"], [["dp", 0]], "bad-member", "common.topology"),
     (["topology"], [[f"a{i:02}", 1] for i in range(17)], "limit", "limit.value"),
     (["writers"], 0, "bad-member", "json.types"),
@@ -90,14 +92,20 @@ MANIFEST = [
     (["parts", 0, "attachments", 0, "path"], "TOK/B", "bad-path", "attachment.unique"),
     (["parts", 0, "attachments", 0, "path"], "tok", "bad-path", "attachment.unique"),
     (["parts", 0, "extensions"], {"x/y": {"on_rewrite": "keep", "value": 1}}, "bad-member", "part.extensions"),
+    (["parts", 0, "extensions"], [], "bad-member", "json.types"),
+    (["parts", 0, "shards"], {}, "bad-member", "json.types"),
+    (["parts", 0, "shards", 0], [], "bad-member", "json.types"),
     (["omitted", 0, "names"], [], "bad-member", "part.omitted"),
     (["omitted", 0, "reason"], "why", "bad-member", "json.types"),
     (["omitted"], lambda entries: entries * 2, "bad-member", "part.omitted"),
     (["contents"], [["main", [["nothing", 1]]]], "unsupported-role", "identity.role"),
+    (["contents"], ["main"], "bad-member", "json.types"),
+    (["contents", 0, 1], lambda roles: roles * 2, "bad-member", "json.types"),
     (["contents"], lambda contents: contents[::-1], "bad-member", "json.types"),
     (["contents", 0, 1, 0, 1], 7, "derive-mismatch", "derive.function"),
     (["tensors"], lambda pages: pages * 2, "bad-order", "manifest.firsts"),
     (["tensors", 0, "first"], "key", "bad-member", "json.types"),
+    (["records", 0, "first"], [], "bad-member", "json.types"),
     (["tensors", 0, "first", 2], "aaa", "bad-order", "page.order"),
     (["tensors", 0, "sha256"], "0" * 64, "digest-mismatch", "page.digest"),
     (["tensors", 0, "bytes"], lambda size: size + 1, "length-mismatch", "dir.length"),
@@ -132,11 +140,13 @@ ENTRIES = [
     (FOUR, ["valid"], [3, 5], "bad-shape", "tensor.valid"),
     (FOUR, ["valid"], [4, 4], "bad-shape", "tensor.valid"),
     (W, ["axes"], [0, 1], "bad-identity", "tensor.axes"),
+    (M, ["axes"], [0, "1"], "bad-member", "json.types"),
     (M, ["axes"], [1, 1], "bad-identity", "tensor.axes"),
     (M, ["axes"], [16, None], "bad-identity", "tensor.axes"),
     (M, ["axes"], [None, None], "bad-identity", "tensor.axes"),
     (NONE, ["shape"], [0, 1 << 52], "limit", "tensor.size"),
     (BIG, ["native"], [], "bad-member", "tensor.native"),
+    (BIG, ["native", 0], "torch", "bad-member", "json.types"),
     (BIG, ["native", 0, 1], [], "bad-member", "tensor.native"),
     (BIG, ["native", 0, 1], [-1], "bad-member", "json.types"),
     (BIG, ["native", 0, 0], "", "bad-name", "identity.name"),
@@ -152,6 +162,7 @@ ENTRIES = [
     (HEAD, ["of", 2], "head \u00e9\U0001f600", "bad-alias", "alias.target"),
     (HEAD, ["of", 2], "none", "bad-alias", "alias.elements"),
     (W, ["chunks", 0], [0], "bad-member", "json.types"),
+    (W, ["chunks", 0, 2], -1, "bad-member", "json.types"),
     (W, ["chunks", 0, 5], "ABCDEF00", "bad-member", "json.types"),
     (W, ["chunks", 0, 3], [0], "bad-chunk", "chunk.rank"),
     (W, ["chunks", 0, 4], [0, 3], "bad-chunk", "chunk.nonempty"),
@@ -173,6 +184,7 @@ ENTRIES = [
 ]
 
 RECORDS = [
+    (["records", 0], "record", "bad-member", "json.types"),
     (["records", 0, "coordinate"], [], "bad-member", "json.unknown-member"),
     (["records", 0, "coordinate"], [["zz", 0]], "bad-identity", "record.coordinate"),
     (["records", 0, "kind"], "", "bad-name", "identity.name"),
@@ -195,6 +207,10 @@ PARTS = [
     (["step"], 7, "part-disagree", "part.session"),
     (["inventory"], {"count": 1, "sha256": "0" * 64}, "inventory-mismatch", "part.inventory"),
     (["producer", "name"], 1, "bad-member", "json.types"),
+    (["producer", "name"], "n" * 1025, "limit", "limit.value"),
+    (["entries", 0, "chunks", 0, 1], lambda offset: offset + 256, "layout-mismatch", "shard.layout"),
+    (["shards", 0, "crc_table"], {"count": 1, "crc32c": "00000000", "offset": 0}, "layout-mismatch", "shard.layout"),
+    (["shards"], lambda shards: shards + [{"bytes": 0, "class": "model", "crc_table": None}], "layout-mismatch", "shard.chunks"),
     (["entries"], lambda entries: entries[::-1], "bad-order", "part.entries"),
     (["records"], lambda records: records[::-1], "bad-order", "part.records"),
     (["shards", 0, "bytes"], 12288, "layout-mismatch", "shard.layout"),
@@ -207,6 +223,13 @@ PARTS = [
     (["records", 2, "value"], {"int": "9007199254740991"}, "bad-member", "value.form"),
     (["records", 2, "value"], {"bytes": "abc"}, "bad-member", "value.form"),
     (["records", 2, "value"], {"bytes": "00" * 8193}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"bytes": "GG"}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"type": ["a"]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"type": [1, 2]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"type": ["a", []]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"map": [1]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"map": [[None, 1]]}, "bad-member", "value.form"),
+    (["records", 2, "value"], {"map": [[{"int": "9" * 5000}, 1], [{"int": "9" * 5000}, 2]]}, "bad-member", "value.form"),
     (["records", 2, "value"], {"map": [["a", 1], ["a", 2]]}, "bad-member", "value.form"),
     (["records", 2, "value"], {"list": [[]]}, "bad-member", "value.form"),
     (["records", 2, "value"], {"tensor": ["main"]}, "bad-member", "value.form"),
@@ -264,6 +287,30 @@ class Rules(unittest.TestCase):
                 _, found = self.codes(checkpoint)
                 self.assertIn((code, rule), found)
 
+    def test_value_trees(self):
+        for value in (
+            {"tree": None}, {"tree": -1}, {"tree": "x"}, {"int": "9007199254740992"}, {"int": "-" + "9" * 5000}, {"f32": "7fc00001"},
+            {"bytes": ""}, {"bytes": "00" * 8192}, {"list": []}, {"tuple": [True, {"list": [{"f64": "0" * 16}]}]},
+            {"map": [["1", 1], [1, {"map": []}], [{"int": "9007199254740992"}, None]]}, {"type": ["torch.Size", {"list": [1]}]},
+            {"tensor": ["main", "param", "w", "", "", []]},
+        ):
+            with self.subTest(value=str(value)[:60]):
+                checkpoint = bend(support.tiny(), "on_part", ["records", 2, "value"], value, lambda part: part["writer"] == 1)
+                self.assertEqual(self.codes(checkpoint), (None, []))
+
+    def test_pages_in_order(self):
+        tensors = [({"dtype": "U8", "name": name, "role": "param", "shape": [0]}, []) for name in ("a1", "a2", "b1")]
+        checkpoint = support.Checkpoint([support.Writer(0, tensors)])
+        checkpoint.target = 230
+
+        def change(page):
+            return copy.deepcopy(page) if page["page"] else page | {"entries": [page["entries"][0], page["entries"][1] | {"name": "c"}]}
+
+        checkpoint.on_page = change
+        first, found = self.codes(checkpoint)
+        self.assertEqual(first, ("bad-order", "page.order"))
+        self.assertIn(("derive-mismatch", "derive.function"), found)
+
     def test_merging(self):
         def part_change(path, new):
             return bend(support.tiny(), "on_part", path, new, lambda part: part["writer"] == 1)
@@ -274,6 +321,14 @@ class Rules(unittest.TestCase):
                 return sorted(entries, key=support.key_of)
             return part_change(["entries"], change)
 
+        def alias_as_tensor(entries):
+            tensor = {"chunks": [], "dtype": "U8", "name": "head \u00e9\U0001f600", "role": "param", "shape": [0]}
+            return [tensor if "of" in found else found for found in entries]
+
+        def alias_to(name):
+            alias = {"name": "zz", "of": ["main", "param", name, "", "", []], "role": "param"}
+            return lambda entries: sorted([*entries, alias], key=support.key_of)
+
         keep = {"x/y": {"on_rewrite": "keep", "value": 1}}
         both = support.tiny(features={"optional": ["x/y"], "required": []})
         both.writers[0].members["extensions"] = keep
@@ -282,6 +337,9 @@ class Rules(unittest.TestCase):
             (entry(W, ["native"], [["torch", ["w"]]]), "tensor-conflict", "derive.tensors"),
             (entry(HEAD, ["of", 2], "four"), "alias-conflict", "derive.aliases"),
             (entry(SIX, ["name"], "w"), "name-conflict", "identity.one-name"),
+            (part_change(["entries"], alias_as_tensor), "alias-conflict", "derive.aliases"),
+            (part_change(["entries"], alias_to("nowhere")), "bad-alias", "alias.target"),
+            (part_change(["entries"], alias_to("none")), "bad-alias", "alias.elements"),
             (both, "part-disagree", "derive.keep"),
         ):
             with self.subTest(rule=rule):

@@ -104,6 +104,15 @@ class CommandLine(unittest.TestCase):
         self.assertTrue(all(" " <= character <= "~" for character in output.getvalue().rstrip("\n")))
         self.assertEqual(json.loads(output.getvalue())["records"], [record])
 
+    def test_a_companion_that_cannot_be_read_whole(self):
+        scale = {"block": 4, "dtype": "U8", "name": "c", "role": "quant", "shape": [4, 6], "slot": "scale"}
+        with tempfile.TemporaryDirectory() as directory:
+            support.Checkpoint([support.Writer(0, [(scale, support.halves([4, 6], 1))])]).write(directory)
+            status, answer = called("read", directory)
+            self.assertEqual((status, called("verify", directory)[0]), (0, 0))
+        tensor, = answer["tensors"]
+        self.assertEqual((tensor["bytes"], tensor["sha256"], tensor["refused"]), (None, None, "block-boundary"))
+
     def test_answers(self):
         with tempfile.TemporaryDirectory() as directory:
             support.tiny().write(directory)
