@@ -79,7 +79,7 @@ pub fn commit(
     progress: &dyn Progress,
 ) -> Result<Committed> {
     let look = wait(attempt, options, progress)?;
-    let parts = gather::read_parts(attempt, &look, options.threads)?;
+    let parts = gather::read_parts(attempt, &look, options.threads, progress)?;
     let Some(first) = parts.first() else {
         return look.check_all(None).and(Err(Error::new(Code::WriterMissing, "no part")));
     };

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use waystation_format::digest::Hasher;
 use waystation_format::manifest::NamedFile;
-use waystation_format::{Code, Digest, Error, Result, commit_file, names, rule};
+use waystation_format::{Code, Digest, Error, Result, commit_file, limits, names, rule};
 use waystation_reader::{Checkpoint, OpenOptions, Progress};
 use waystation_store::Store;
 
 use crate::check::{self, DigestCheck, Expected, ShardCheck};
+use crate::commit;
 use crate::gather;
 use crate::marks;
 use crate::put;
@@ -36,7 +37,8 @@ pub struct Copied {
 ///
 /// # Errors
 ///
-/// `exists` when the directory is there; as [`copy`].
+/// `exists` when the directory is there; `name-disagrees` when `name` is that of another attempt; as
+/// [`copy`].
 pub fn copy_into(
     from: &Arc<dyn Store>,
     parent: &Arc<dyn Store>,
@@ -44,7 +46,10 @@ pub fn copy_into(
     progress: &dyn Progress,
 ) -> Result<Copied> {
     // Nothing is made before the original is known to be a checkpoint.
-    Checkpoint::open_store(Arc::clone(from), OpenOptions::default())?;
+    let original = Checkpoint::open_store(Arc::clone(from), OpenOptions::default())?;
+    if names::parse_attempt_dir(name).is_some() {
+        commit::check_name(Some(name), &original.manifest().common)?;
+    }
     let to = parent.make_dir(name)?;
     parent.sync()?;
     let copied = copy(from, &to, progress)?;
@@ -68,7 +73,7 @@ pub fn copy(from: &Arc<dyn Store>, to: &Arc<dyn Store>, progress: &dyn Progress)
     let manifest = original.manifest();
     let digest = original.digest();
     let named = manifest.named_files()?;
-    let raw = gather::read_all(from, names::MANIFEST, waystation_format::limits::MANIFEST_BYTES)?;
+    let raw = gather::read_all(from, names::MANIFEST, limits::MANIFEST_BYTES)?;
     check_manifest(&raw, &digest)?;
     let bytes = named.iter().fold(put::length(&raw), |sum, file| sum.saturating_add(file.bytes));
     progress.begin("copy", bytes);
@@ -84,7 +89,11 @@ pub fn copy(from: &Arc<dyn Store>, to: &Arc<dyn Store>, progress: &dyn Progress)
     check_all(to, &named)?;
     let _: bool = put::put_checked(to, names::MANIFEST, &raw)?;
     if from.stat(names::REJECTED)?.is_some() {
-        let reason = gather::read_all(from, names::REJECTED, REASON_BYTES)?;
+        let reason = match gather::read_all(from, names::REJECTED, REASON_BYTES) {
+            // Whatever it is, it rejects.
+            Err(e) if matches!(e.code(), Code::NotRegular | Code::Limit) => Vec::new(),
+            read => read?,
+        };
         let _: bool = put::put_checked(to, names::REJECTED, &reason)?;
     }
     // Somebody may have begun to delete the original; what was read of it is whole all the same,

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use waystation_format::part::Part;
 use waystation_format::shard::{self, Layout};
 use waystation_format::{Code, Digest, Error, Result, arith, limits, names, rule};
+use waystation_reader::Progress;
 use waystation_store::{Kind, Listed, Stat, Store};
 
+use crate::commit::go_on;
 use crate::marks;
+use crate::put;
 use crate::workers;
 
 /// Writers named in a message; the rest is counted.
@@ -93,10 +96,16 @@ pub(crate) fn read_parts(
     attempt: &Arc<dyn Store>,
     look: &Look,
     threads: usize,
+    progress: &dyn Progress,
 ) -> Result<Vec<Part>> {
     let names: Vec<&String> = look.parts.values().collect();
+    let length = |name: &&String| look.files.get(*name).map_or(0, |stat| stat.bytes);
+    let total = names.iter().map(length).fold(0, u64::saturating_add);
+    progress.begin("read parts", total);
     workers::map(threads, &names, |_, name| {
+        go_on(progress)?;
         let part = read_part(attempt, name)?;
+        progress.advance(put::length(part.raw()));
         check_files(&part, look)?;
         layouts(&part)?;
         Ok(part)
@@ -109,18 +118,14 @@ pub(crate) fn read_parts(
 ///
 /// What the part breaks; `bad-format` when its digest or writer is not in its name; the store's.
 pub(crate) fn read_part(attempt: &Arc<dyn Store>, name: &str) -> Result<Part> {
-    let part = parse_part(read_all(attempt, name, limits::PART_BYTES)?);
-    let part = part.map_err(|e| e.in_file(name))?;
+    let raw = read_all(attempt, name, limits::PART_BYTES)?;
+    let part = Part::parse(raw).map_err(|e| e.in_file(name))?;
     let own = part.file_name();
     if own != name {
         let message = format!("expected a part named by its writer and digest, {own}");
         return Err(Error::rule(Code::BadFormat, rule::PART_NAME, message).in_file(name));
     }
     Ok(part)
-}
-
-fn parse_part(raw: Vec<u8>) -> Result<Part> {
-    Part::parse(raw)
 }
 
 /// The layouts of a part's shards, checked against what the part says.

@@ -82,6 +82,8 @@ pub enum Why {
     Every,
     /// Kept: it is pinned.
     Pinned,
+    /// Kept: it was rejected, but there is no other checkpoint.
+    NothingBetter,
     /// Kept: a job may still be writing it.
     Writing,
     /// Kept: it is committed but not complete, which is for people to look at.
@@ -146,7 +148,8 @@ pub fn gc(run: &Arc<dyn Store>, policy: &GcPolicy) -> Result<GcReport> {
 ///
 /// # Errors
 ///
-/// `kept` when it is pinned or is what `latest` returns; `not-found`; `exists` when a subdirectory
+/// `kept` when it is pinned, is what `latest` returns, or is uncommitted and of the latest timeline;
+/// `not-found`; `exists` when a subdirectory
 /// is in it; the store's.
 pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
     let listed = list(run)?;
@@ -159,6 +162,10 @@ pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
         Some(Why::Pinned) => return kept("expected no pin, found one", rule::RUN_PIN),
         Some(Why::Latest) => {
             return kept("expected another than the latest checkpoint", rule::GC_KEPT);
+        }
+        Some(Why::Writing) => {
+            let message = "expected an attempt that no job can be writing";
+            return kept(message, rule::GC_UNCOMMITTED);
         }
         Some(_) => {}
     }
@@ -195,7 +202,10 @@ fn judge(run: &Arc<dyn Store>, listed: &[Listed], policy: &GcPolicy) -> Result<V
             Ok(match &attempt.state {
                 State::Deleted => Why::Begun,
                 _ if !attempt.marks.pins.is_empty() => Why::Pinned,
-                State::Complete { .. } if attempt.marks.rejected.is_some() => Why::Rejected,
+                State::Complete { .. } if attempt.marks.rejected.is_some() => match latest {
+                    Some(_) => Why::Rejected,
+                    None => Why::NothingBetter,
+                },
                 State::Complete { .. } => {
                     let every = policy.keep_every.filter(|&every| every > 0);
                     if latest.is_some_and(|latest| latest.name == attempt.name) {
@@ -287,8 +297,11 @@ fn remove(run: &Arc<dyn Store>, name: &str) -> Result<Fate> {
         return Ok(Fate::Left { subdirectory });
     }
     victim.remove(names::DELETED)?;
-    run.remove_dir(name)?;
-    Ok(Fate::Removed)
+    match run.remove_dir(name) {
+        Err(e) if e.code() != Code::NotFound => Err(e),
+        // Another keeper may have been at it, too.
+        _ => Ok(Fate::Removed),
+    }
 }
 
 /// Puts the `deleted` marker, unless it is there.

@@ -37,6 +37,7 @@ fn compare(store: &Arc<dyn Store>, name: &str, bytes: &[u8], lost: Option<Error>
     let equal = match equals(store, name, bytes) {
         Ok(equal) => equal,
         Err(e) if e.code() == Code::FileMissing => return Err(lost.unwrap_or(e)),
+        Err(e) if e.code() == Code::NotRegular => false,
         Err(e) => {
             let doubt =
                 lost.map_or_else(String::new, |lost| format!(" after \"{}\"", lost.message()));

@@ -13,7 +13,7 @@ use waystation_store::Store;
 use crate::put;
 
 /// Pages kept in memory between checking and putting, in bytes; more are derived a second time.
-const KEPT_BYTES: usize = 32 << 20;
+const KEPT_BYTES: usize = 64 << 20;
 
 /// What parts derive, known to keep every rule.
 pub(crate) struct Root<'p> {

@@ -56,7 +56,7 @@ pub fn salvage(
     let look = Look::at(attempt).map_err(ambiguous)?;
     look.check_all(look.writers(attempt)?)?;
     let threads = workers::default_threads();
-    let parts = gather::read_parts(attempt, &look, threads)?;
+    let parts = gather::read_parts(attempt, &look, threads, progress)?;
     for part in &parts {
         commit::check_name(options.name.as_deref(), &part.common)?;
     }

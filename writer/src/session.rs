@@ -12,7 +12,7 @@ use std::sync::Arc;
 use waystation_format::attachment::{self, AttachmentEntry};
 use waystation_format::common::Common;
 use waystation_format::entry::{Alias, Tensor};
-use waystation_format::part::{Extension, Inventory, Omitted, Producer};
+use waystation_format::part::{Extension, Inventory, Omitted, PartContent, Producer};
 use waystation_format::record::Record;
 use waystation_format::{Code, Digest, Error, Incarnation, Region, Result, limits, names, rule};
 use waystation_store::Store;
@@ -56,15 +56,10 @@ pub struct Session {
     pub(crate) inc: Incarnation,
     pub(crate) options: SessionOptions,
     pub(crate) poison: Poison,
-    /// By identity key.
-    pub(crate) tensors: BTreeMap<String, Declared>,
+    /// Entries without chunks, by identity key.
+    pub(crate) tensors: BTreeMap<String, Arc<Tensor>>,
     pub(crate) chunks: Vec<Planned>,
     pub(crate) content: Content,
-}
-
-/// A declared tensor: its entry without chunks.
-pub(crate) struct Declared {
-    pub(crate) tensor: Arc<Tensor>,
 }
 
 /// A declared chunk.
@@ -91,7 +86,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `bad-argument` for a writer beyond `common.writers`; `exists` when an earlier process wrote
+    /// `bad-argument` for a writer beyond `common.writers`; what the common members break, as
+    /// `bad-member` for a block length that is none; `exists` when an earlier process wrote
     /// here as the same writer, or the attempt is committed; `deleted`; the store's.
     pub fn begin(store: Arc<dyn Store>, common: Common, writer: u32) -> Result<Self> {
         let inc = getrandom::u64().map_err(|e| Error::io("draw an incarnation", e.into()))?;
@@ -114,6 +110,7 @@ impl Session {
             let message = format!("expected a writer below {}, found {writer}", common.writers);
             return Err(Error::rule(Code::BadArgument, rule::PART_WRITER, message));
         }
+        check_common(&common, writer, inc)?;
         check_untouched(&store, writer)?;
         Ok(Self {
             store,
@@ -245,12 +242,12 @@ impl Session {
     }
 
     /// Fixes where every chunk lies, makes the shards at their full length and writes their
-    /// headers.
+    /// headers. Whatever of the declarations cannot stand in a part is found here.
     ///
     /// # Errors
     ///
-    /// `limit` for too many shards or too long a header; those of the store (`io-full` when there
-    /// is no space), after which the attempt is dead.
+    /// `limit` for too many shards, too long a header or part; what aliases, records, extensions and
+    /// omissions break; those of the store (`io-full` when there is no space).
     pub fn lay_out(self) -> Result<Writing> {
         self.poison.check()?;
         Writing::lay_out(self)
@@ -261,8 +258,8 @@ impl Session {
         let key = decl.identity.key();
         let tensor = decl.to_tensor();
         if let Some(declared) = self.tensors.get(&key) {
-            if *declared.tensor == tensor {
-                return Ok(Arc::clone(&declared.tensor));
+            if **declared == tensor {
+                return Ok(Arc::clone(declared));
             }
             let message = "expected one declaration of a tensor, found another that differs";
             return Err(
@@ -271,7 +268,7 @@ impl Session {
         }
         tensor.check(&self.common.topology).map_err(|e| e.in_tensor(&key))?;
         let tensor = Arc::new(tensor);
-        self.tensors.insert(key, Declared { tensor: Arc::clone(&tensor) });
+        self.tensors.insert(key, Arc::clone(&tensor));
         Ok(tensor)
     }
 }
@@ -294,6 +291,25 @@ pub(crate) fn position(count: usize, limit: u64) -> Result<u32> {
         let message = format!("expected up to {limit} files of a kind, found one more");
         Error::rule(Code::Limit, rule::LIMIT_VALUE, message)
     })
+}
+
+/// A part that says nothing else says whether the common members are as they must be.
+fn check_common(common: &Common, writer: u32, inc: Incarnation) -> Result<()> {
+    let empty = PartContent {
+        common: common.clone(),
+        writer,
+        inc,
+        attachments: Vec::new(),
+        shards: Vec::new(),
+        // Features may name data that is still to come.
+        extensions: Vec::new(),
+        inventory: None,
+        omitted: Vec::new(),
+        producer: Producer::default(),
+        entries: Vec::new(),
+        records: Vec::new(),
+    };
+    empty.into_part().map(drop)
 }
 
 /// A process that begins must be the first to write as this writer, into an attempt that is open.

@@ -77,12 +77,13 @@ impl Writing {
         let target = session.options.shard_target_bytes;
         let plans = layout::plan(&session.chunks, session.common.block_bytes, target)?;
         let (chunks, blocks) = place(&mut session, &plans)?;
-        let made = workers::map(session.options.threads, &plans, |position, plan| {
-            make_shard(&session, position, plan)
-        });
-        let shards = session.poison.guard(made)?;
         let block_bytes = arith::to_usize(session.common.block_bytes, "block length")?;
-        Ok(Self { session, shards, chunks, blocks, block_bytes })
+        let shards = workers::map(session.options.threads, &plans, |position, plan| {
+            make_shard(&session, position, plan)
+        })?;
+        let writing = Self { session, shards, chunks, blocks, block_bytes };
+        writing.check_part()?;
+        Ok(writing)
     }
 
     /// Length of a chunk in bytes.
@@ -168,11 +169,19 @@ impl Writing {
         for shard in &self.shards {
             bytes = arith::add(bytes, shard.bytes, "length of all shards")?;
         }
-        let part = self.into_content(&crcs, tables).into_part()?;
+        let part = self.content(&crcs, tables).into_part()?;
         let name = part.file_name();
         put_part(&store, &name, part.raw())?;
         store.sync()?;
         Ok(Written { part: name, digest: part.digest(), bytes })
+    }
+
+    /// Finds what is wrong with the part now, not when all bytes are written: it lacks but the CRCs.
+    fn check_part(&self) -> Result<()> {
+        let no_crc =
+            |place: TablePlace| CrcTable { count: place.count, crc32c: 0, offset: place.offset };
+        let tables = self.shards.iter().map(|shard| shard.table.map(no_crc)).collect();
+        self.content(&vec![0; self.chunks.len()], tables).into_part().map(drop)
     }
 
     fn check_place(&self, chunk: &Placed, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -263,38 +272,45 @@ impl Writing {
         Ok(Some(CrcTable { count: place.count, crc32c: crc::crc32c(&table), offset: place.offset }))
     }
 
-    fn into_content(self, crcs: &[u32], tables: Vec<Option<CrcTable>>) -> PartContent {
-        let Session { common, writer, inc, tensors, content, .. } = self.session;
+    /// What the part says; without CRCs it is as long and as good as with them.
+    fn content(&self, crcs: &[u32], tables: Vec<Option<CrcTable>>) -> PartContent {
+        let Session { common, writer, inc, tensors, content, .. } = &self.session;
         let mut chunks_of: HashMap<String, Vec<Chunk>> = HashMap::new();
-        for (chunk, &crc32c) in self.chunks.into_iter().zip(crcs) {
+        for (chunk, &crc32c) in self.chunks.iter().zip(crcs) {
             let Placed { tensor, region, shard, offset, table_index, .. } = chunk;
-            let chunk = Chunk { writer, shard, offset, region, crc32c, table_index };
-            chunks_of.entry(tensor.identity.key()).or_default().push(chunk);
+            chunks_of.entry(tensor.identity.key()).or_default().push(Chunk {
+                writer: *writer,
+                shard: *shard,
+                offset: *offset,
+                region: region.clone(),
+                crc32c,
+                table_index: *table_index,
+            });
         }
         let mut entries = Vec::with_capacity(tensors.len());
-        for (key, declared) in tensors {
-            let mut tensor = Arc::unwrap_or_clone(declared.tensor);
-            tensor.chunks = chunks_of.remove(&key).unwrap_or_default();
+        for (key, tensor) in tensors {
+            let mut tensor = Tensor::clone(tensor);
+            tensor.chunks = chunks_of.remove(key).unwrap_or_default();
             entries.push(Entry::Tensor(tensor));
         }
-        entries.extend(content.aliases.into_iter().map(Entry::Alias));
+        entries.extend(content.aliases.iter().cloned().map(Entry::Alias));
         let shards = self.shards.iter().zip(tables).map(|(shard, crc_table)| ShardEntry {
             bytes: shard.bytes,
             class: shard.class,
             crc_table,
         });
         PartContent {
-            common,
-            writer,
-            inc,
-            attachments: content.attachments,
+            common: common.clone(),
+            writer: *writer,
+            inc: *inc,
+            attachments: content.attachments.clone(),
             shards: shards.collect(),
-            extensions: content.extensions,
+            extensions: content.extensions.clone(),
             inventory: content.inventory,
-            omitted: content.omitted,
-            producer: content.producer,
+            omitted: content.omitted.clone(),
+            producer: content.producer.clone(),
             entries,
-            records: content.records,
+            records: content.records.clone(),
         }
     }
 

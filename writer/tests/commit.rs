@@ -301,3 +301,13 @@ fn a_caller_may_stop_a_committer_that_waits() {
     options.deadline = Some(Duration::from_secs(600));
     assert_eq!(commit(&attempt, &options, &Stop).unwrap_err().code(), Code::Interrupted);
 }
+
+/// A file of another kind under a name is somebody else's, not ours and not unknown.
+#[test]
+fn what_is_no_file_is_a_conflict() {
+    let (_, run) = memory_run();
+    let (_, attempt) = write_parts(&run, &plan(&run, 1), 5, &sample(1)).unwrap();
+    attempt.make_dir(names::MANIFEST).unwrap();
+    let error = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap_err();
+    assert_eq!(error.code(), Code::CommitConflict);
+}

@@ -122,6 +122,20 @@ fn uncommitted_ones_go_when_succeeded_or_stale() {
     assert_eq!(names_in(&run), [good]);
 }
 
+/// Nobody resumes from it, but it is all that there is.
+#[test]
+fn a_rejected_one_stays_while_there_is_no_better_one() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let name = checkpoint(&run, &plan, 1);
+    reject(&run.dir(&name).unwrap().unwrap(), "bad").unwrap();
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(whys(&report)[&name], Why::NothingBetter);
+    let better = checkpoint(&run, &plan, 2);
+    gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert_eq!(names_in(&run), [better]);
+}
+
 /// Nothing committed yet: the only attempt is being written.
 #[test]
 fn a_first_save_is_left_alone() {
@@ -276,6 +290,9 @@ fn one_checkpoint_is_deleted_unless_it_is_kept() {
     assert_eq!(code(&saved[0]), Code::Kept);
     assert_eq!(code(&saved[2]), Code::Kept);
     assert_eq!(code("step-000000000009-0000000100000000"), Code::NotFound);
+    let (writing, _) = make_attempt(&run, &plan, 9, 0).unwrap();
+    assert_eq!(code(&writing), Code::Kept);
+    run.remove_dir(&writing).unwrap();
     delete(&run, &saved[1]).unwrap();
     assert_eq!(names_in(&run), [saved[0].clone(), saved[2].clone()]);
 }

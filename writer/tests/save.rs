@@ -15,6 +15,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 use waystation_format::identity::Identity;
+use waystation_format::json::Value;
+use waystation_format::record::Record;
 use waystation_format::{Code, Dtype, Region, names};
 use waystation_reader::NoProgress;
 use waystation_store::Store;
@@ -245,6 +247,28 @@ fn timelines_count_up_whatever_was_committed() {
     make_attempt(&run, &second, 5, 0).unwrap();
     assert_eq!(make_attempt(&run, &first, 6, 1).unwrap_err().code(), Code::Fenced);
     assert_ne!(first.attempt(5, 0), first.attempt(5, 1));
+}
+
+#[test]
+fn what_cannot_stand_in_a_part_is_found_before_bytes_are_written() {
+    let (_, run) = memory_run();
+    let good = plan(&run, 1);
+    let (_, attempt) = make_attempt(&run, &good, 1, 1).unwrap();
+    for (block_bytes, run_name, code) in [
+        (0, "r", Code::BadMember),
+        (5000, "r", Code::BadMember),
+        (1 << 25, "r", Code::BadMember),
+        (4096, "", Code::BadName),
+    ] {
+        let mut common = good.common(1, 1);
+        (common.block_bytes, common.run) = (block_bytes, run_name.to_owned());
+        let begun = Session::begin(Arc::clone(&attempt), common, 0).map(drop);
+        assert_eq!(begun.unwrap_err().code(), code, "{block_bytes}");
+    }
+    let (mut session, _) = declare(&attempt, &good, 1, 0, &sample(1)).unwrap();
+    let value = Value::Object([("step".to_owned(), Value::Int(2))].into());
+    session.record(Record::new("progress", "main", vec![], &value).unwrap());
+    assert_eq!(session.lay_out().unwrap_err().code(), Code::BadOrder, "two of one key");
 }
 
 /// Cuts a box in two at random places, some times, and gives the pieces to random writers.

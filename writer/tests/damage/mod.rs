@@ -13,6 +13,7 @@
 )]
 
 pub mod disk;
+pub mod expect;
 pub mod places;
 pub mod small;
 pub mod tally;

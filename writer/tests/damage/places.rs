@@ -81,7 +81,7 @@ impl Places {
         let class = match names::parse_shard(file).map(|shard| shard.class) {
             Some(ShardClass::Model) => "model ",
             Some(ShardClass::State) => "state ",
-            None => "",
+            _ => "",
         };
         let what = match place {
             Place::Commit => "commit",

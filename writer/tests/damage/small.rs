@@ -204,12 +204,10 @@ fn tensors(variant: u8) -> Vec<Held> {
         let all = Region::whole(&decl.shape);
         hold(variant, decl, vec![(writer, all)])
     };
-    let param = |name: &str, dtype, shape: &[u64]| {
-        TensorDecl::new(Identity::param(name), dtype, shape)
-    };
-    let buffer = |name: &str, dtype, shape: &[u64]| {
-        TensorDecl::new(Identity::buffer(name), dtype, shape)
-    };
+    let param =
+        |name: &str, dtype, shape: &[u64]| TensorDecl::new(Identity::param(name), dtype, shape);
+    let buffer =
+        |name: &str, dtype, shape: &[u64]| TensorDecl::new(Identity::buffer(name), dtype, shape);
 
     let mut moment = TensorDecl::new(optimizer("norm", "adam.m"), Dtype::F32, &[3, 5]);
     moment.axes = Some(vec![Some(0), Some(1)]);
@@ -230,11 +228,7 @@ fn tensors(variant: u8) -> Vec<Held> {
         hold(
             variant,
             param("embed.weight", Dtype::F32, &split),
-            vec![
-                (0, rows(&split, 0, 2)),
-                (1, rows(&split, 2, 2)),
-                (2, rows(&split, 4, 66)),
-            ],
+            vec![(0, rows(&split, 0, 2)), (1, rows(&split, 2, 2)), (2, rows(&split, 4, 66))],
         ),
         whole(param("norm", Dtype::BF16, &[3, 5]), 0),
         whole(buffer("mask", Dtype::Bool, &[5]), 1),

@@ -47,18 +47,22 @@ fn tensors(step: u64, timeline: u32) -> Vec<Known> {
         (slot("adam.m"), Dtype::F32, &[384, 1024], None),
         (slot("adam.v"), Dtype::F32, &[384, 1024], None),
     ];
-    (0..).zip(tensors).map(|(n, (identity, dtype, shape, owner))| {
-        let elements: u64 = shape.iter().product();
-        let mut bytes = noise(seed ^ n << 56, pack::packed_bytes(dtype.bits(), elements).unwrap());
-        if dtype == Dtype::F4E2M1 && elements % 2 == 1 {
-            *bytes.last_mut().unwrap() &= 0x0f;
-        }
-        let boxes = match owner {
-            Some(writer) => vec![(writer, Region::whole(shape))],
-            None => (0..WRITERS).map(|writer| (writer, rows(shape, writer))).collect(),
-        };
-        Known { decl: TensorDecl::new(identity, dtype, shape), bytes, boxes }
-    }).collect()
+    (0..)
+        .zip(tensors)
+        .map(|(n, (identity, dtype, shape, owner))| {
+            let elements: u64 = shape.iter().product();
+            let mut bytes =
+                noise(seed ^ n << 56, pack::packed_bytes(dtype.bits(), elements).unwrap());
+            if dtype == Dtype::F4E2M1 && elements % 2 == 1 {
+                *bytes.last_mut().unwrap() &= 0x0f;
+            }
+            let boxes = match owner {
+                Some(writer) => vec![(writer, Region::whole(shape))],
+                None => (0..WRITERS).map(|writer| (writer, rows(shape, writer))).collect(),
+            };
+            Known { decl: TensorDecl::new(identity, dtype, shape), bytes, boxes }
+        })
+        .collect()
 }
 
 fn rows(shape: &[u64], writer: u32) -> Region {
@@ -172,9 +176,11 @@ pub fn write(writing: &Writing, chunks: &[(ChunkId, Vec<u8>)]) -> Result<()> {
 
 /// Reads everything back and compares, down to the last record.
 pub fn check(store: &Arc<dyn Store>, step: u64, timeline: u32) {
-    let checkpoint =
-        Checkpoint::open_store(Arc::clone(store), OpenOptions::default()).unwrap();
-    assert_eq!((checkpoint.step(), checkpoint.manifest().common.attempt.timeline), (step, timeline));
+    let checkpoint = Checkpoint::open_store(Arc::clone(store), OpenOptions::default()).unwrap();
+    assert_eq!(
+        (checkpoint.step(), checkpoint.manifest().common.attempt.timeline),
+        (step, timeline)
+    );
     let known = tensors(step, timeline);
     assert_eq!(checkpoint.entries().count(), known.len() + 1);
     for known in &known {

@@ -36,7 +36,8 @@ use waystation_format::{Code, Digest, Error, Incarnation, Result, names};
 use waystation_reader::{NoProgress, latest};
 use waystation_store::{DirStore, PosixFs, Store, open_path};
 use waystation_writer::{
-    CommitOptions, GcPolicy, SalvageOptions, Session, SessionPlan, commit, gc, make_attempt, salvage,
+    CommitOptions, GcPolicy, SalvageOptions, Session, SessionPlan, commit, gc, make_attempt,
+    salvage,
 };
 
 use content::{BLOCK_BYTES, WRITERS};
@@ -185,7 +186,9 @@ impl Process {
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = channel();
-        thread::spawn(move || out.lines().map_while(|line| send.send(line.ok()?).ok()).for_each(drop));
+        thread::spawn(move || {
+            out.lines().map_while(|line| send.send(line.ok()?).ok()).for_each(drop)
+        });
         Self { child, lines, said: Vec::new() }
     }
 
@@ -315,7 +318,7 @@ fn play_role(told: &HashMap<String, String>, fs: &StopAt<PosixFs>) -> Result<Str
         nonce: told["NONCE"].parse::<u128>().unwrap().to_le_bytes(),
         writers: WRITERS,
         topology: Topology(vec![("dp".to_owned(), u64::from(WRITERS))]),
-        parent: Digest::from_hex(&told["PARENT"]).ok(),
+        parent: Digest::from_hex(&told["PARENT"]),
         block_bytes: BLOCK_BYTES,
     };
     let job = Job { path, plan, step: number("STEP") };

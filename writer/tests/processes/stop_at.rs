@@ -174,7 +174,12 @@ impl<F: Fs> StopAt<F> {
         made
     }
 
-    fn look<T>(&self, word: &str, path: &str, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn look<T>(
+        &self,
+        word: &str,
+        path: &str,
+        make: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         self.call(word, Among::Calls, path, |_| make())
     }
 
@@ -185,6 +190,12 @@ impl<F: Fs> StopAt<F> {
         make: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
         self.call(word, Among::Changes, path, |_| make())
+    }
+}
+
+impl<F> Clone for StopAt<F> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), state: Arc::clone(&self.state) }
     }
 }
 
