@@ -24,7 +24,7 @@ use crate::manifest::{Manifest, PartSummary};
 use crate::part::{Omitted, OmittedReason, Part};
 use crate::{Code, Error, Result, limits, rule};
 
-/// A page that [`derive`] has made: the whole file, to be put under its computed name.
+/// A page that [`derive()`] has made: the whole file, to be put under its computed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derived<'a> {
     /// A page of tensors and aliases.
