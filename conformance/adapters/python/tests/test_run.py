@@ -48,6 +48,9 @@ class Latest(unittest.TestCase):
         self.save(600, "0000000200000000")
         self.save(500, "00000002ffffffff")
         os.mkdir(self.path("other"))
+        Path(self.path("step-000000009999-0000000300000000")).touch()
+        os.symlink(newest, self.path("step-000000009998-0000000300000000"))
+        os.symlink("nowhere", self.path("step-000000009997-0000000300000000"))
         status, answer = called("latest", self.run_directory)
         self.assertEqual((status, answer["directory"], answer["step"], answer["skipped"]), (0, newest, 600, []))
 

@@ -12,10 +12,14 @@ PIECE = 1 << 20
 class Directory:
     """An open directory. All names are resolved beneath its handle."""
 
-    def __init__(self, path):
+    def __init__(self, path, beneath=None):
+        """Opens the path that a caller gives, or a name beneath another directory, without following a link there."""
         self.path = path
         try:
-            self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            if beneath is None:
+                self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            else:
+                self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=beneath.handle)
             self.names = set(os.listdir(self.handle))
         except (FileNotFoundError, NotADirectoryError):
             raise Refusal("not-found", "dir.present", "there is no such directory", path) from None
@@ -30,6 +34,15 @@ class Directory:
 
     def __exit__(self, *_):
         self.close()
+
+    def is_directory(self, name):
+        """Whether a name stands for a directory itself, not for a link to one."""
+        try:
+            return stat.S_ISDIR(os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise io_refusal(error, name) from None
 
     def length(self, name, absent=("file-missing", "dir.present")):
         """The length of a named file, which has to be there and regular."""

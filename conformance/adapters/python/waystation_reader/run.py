@@ -14,24 +14,24 @@ def latest(path):
     """(checkpoint's name, manifest, [(name, why skipped)]); the answer and what was passed over before it."""
     skipped = []
     with Directory(path) as run:
-        found = [matched for matched in map(_NAME.fullmatch, run.names) if matched]
-    found.sort(key=lambda matched: (int(matched[2][:8], 16), int(matched[1]), matched[2]), reverse=True)
-    for matched in found:
-        try:
-            return matched[0], _complete(path, matched), skipped
-        except Refusal as refusal:
-            # Without knowing whether this one is complete, an older one must not be the answer.
-            if exit_status(refusal.code) == 3 or refusal.code.startswith("unsupported-"):
-                raise refusal.at(file=matched[0]) from None
-            skipped.append((matched[0], refusal))
+        found = [matched for matched in map(_NAME.fullmatch, run.names) if matched and run.is_directory(matched[0])]
+        found.sort(key=lambda matched: (int(matched[2][:8], 16), int(matched[1]), matched[2]), reverse=True)
+        for matched in found:
+            try:
+                return matched[0], _complete(run, matched), skipped
+            except Refusal as refusal:
+                # Without knowing whether this one is complete, an older one must not be the answer.
+                if exit_status(refusal.code) == 3 or refusal.code.startswith("unsupported-"):
+                    raise refusal.at(file=matched[0]) from None
+                skipped.append((matched[0], refusal))
     refusal = Refusal("no-checkpoint", "run.latest", "the run holds no complete checkpoint", path)
     refusal.skipped = skipped
     raise refusal
 
 
-def _complete(path, matched):
+def _complete(run, matched):
     """The manifest of an attempt that is complete, not rejected, and named as its manifest says."""
-    with Directory(f"{path}/{matched[0]}") as directory:
+    with Directory(matched[0], run) as directory:
         checkpoint = open_manifest(directory)
         check_files(checkpoint, refuse)
         if "rejected" in directory.names:
