@@ -55,7 +55,10 @@ impl Identity {
     /// The identity key: canonical JSON `[component, role, name, slot, owner, scope]`.
     #[must_use]
     pub fn key(&self) -> String {
-        let mut json = Encoder::new();
+        // Enough for all but long scopes and names that need escapes.
+        let names = [&self.component, &self.name, &self.slot, &self.owner];
+        let room = names.iter().fold(64_usize, |sum, name| sum.saturating_add(name.len()));
+        let mut json = Encoder::with_capacity(room);
         self.encode(&mut json);
         json.into_string()
     }
@@ -154,6 +157,9 @@ pub fn check_name(name: &str, what: &str) -> Result<()> {
         let message =
             format!("expected a {what} of 1 to {} bytes, found {bytes}", limits::NAME_BYTES);
         return Err(Error::rule(Code::BadName, rule::IDENTITY_NAME, message));
+    }
+    if name.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
+        return Ok(()); // most are, and this is quicker than characters
     }
     match name.chars().find(|char| is_forbidden(*char)) {
         None => Ok(()),

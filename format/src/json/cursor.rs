@@ -454,13 +454,16 @@ impl<'a> Cursor<'a> {
 
     fn skip_string(&mut self) {
         self.step();
-        while let Some(byte) = self.byte() {
+        loop {
+            let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
+            let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'));
+            self.at = self.at.saturating_add(plain.unwrap_or(rest.len()));
+            let escape = self.byte() == Some(b'\\');
             self.step();
-            match byte {
-                b'"' => break,
-                b'\\' => self.step(),
-                _ => {}
+            if !escape {
+                return;
             }
+            self.step();
         }
     }
 

@@ -20,6 +20,12 @@ impl Encoder {
         Self::default()
     }
 
+    /// An empty text with room for `bytes`.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { out: Vec::with_capacity(bytes), after_value: false }
+    }
+
     /// Begins an object; members follow.
     pub fn begin_object(&mut self) {
         self.open(b'{');

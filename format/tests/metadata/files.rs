@@ -89,6 +89,7 @@ fn common_cases() -> Vec<Case> {
         ("/topology/1/0", Set(json!("dp")), BadMember, COMMON_TOPOLOGY, "/topology/1"),
         ("/topology/0", Set(json!(["dp"])), BadMember, JSON_TYPES, "/topology/0"),
         ("/topology/0", Set(json!(["dp", 2, 3])), BadMember, JSON_TYPES, "/topology/0"),
+        ("/topology", Set(axes(17)), Limit, LIMIT_VALUE, "/topology/16"),
         ("/topology/0/0", Set(json!("")), BadName, IDENTITY_NAME, "/topology/0/0"),
         ("/writers", Set(json!(0)), BadMember, JSON_TYPES, "/writers"),
         ("/writers", Set(json!(65537)), Limit, LIMIT_VALUE, "/writers"),
@@ -106,6 +107,10 @@ fn common_cases() -> Vec<Case> {
             "/omitted/1",
         ),
     ]
+}
+
+fn axes(count: usize) -> Value {
+    (0..count).map(|axis| json!([format!("a{axis}"), 4])).collect()
 }
 
 /// Rules about members that stand in a part and, under `/parts/0`, in a manifest.
@@ -234,6 +239,18 @@ fn a_part_without_all_that_may_be_left_out_is_sound() {
     part["topology"] = json!([]);
     let part = parse_part(&part).unwrap();
     assert_eq!((part.entries().count(), part.records().count()), (0, 0));
+}
+
+#[test]
+fn lists_have_limits() {
+    let mut manifest = fixture::manifest(b"", b"");
+    let shards = &mut manifest["parts"][0]["shards"];
+    *shards = Value::from(vec![shards[1].clone(); 65536]);
+    assert_eq!(parse_manifest(&manifest).unwrap().parts[0].shards.len(), 65536);
+    let shards = manifest["parts"][0]["shards"].as_array_mut().unwrap();
+    shards.push(shards[0].clone());
+    let error = parse_manifest(&manifest).unwrap_err();
+    assert!(answers(&error, Code::Limit, rule::LIMIT_VALUE, "/parts/0/shards"), "{error}");
 }
 
 #[test]
