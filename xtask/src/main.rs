@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod example;
 mod generate;
 mod markdown;
 mod real_model;
@@ -34,8 +35,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = root();
     let done = match words.as_slice() {
-        ["gen"] => generate::run(&root, false),
-        ["gen", "--check"] => generate::run(&root, true),
+        ["gen"] => generate(&root, false),
+        ["gen", "--check"] => generate(&root, true),
         ["tree"] => tree::run(&root),
         ["test", stages @ ..] => stages::run(&root, stages),
         _ => {
@@ -50,6 +51,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Everything that is generated: what needs no crate first, so that it is there for the crates.
+fn generate(root: &Path, check: bool) -> Result<()> {
+    generate::run(root, check)?;
+    example::run(root, check)
 }
 
 /// The repository's root: the folder above this crate's.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{Result, generate, real_model, tree};
+use crate::{Result, real_model, tree};
 
 /// A stage does its work and says in an error what failed.
 type Work = fn(&Path) -> Result<Outcome>;
@@ -20,7 +20,7 @@ enum Outcome {
 const STAGES: [(&str, Work); 9] = [
     ("fmt", |root| cargo(root, &["fmt", "--all", "--check"])),
     ("tree", |root| tree::run(root).map(|()| Outcome::Passed)),
-    ("gen", |root| generate::run(root, true).map(|()| Outcome::Passed)),
+    ("gen", |root| crate::generate(root, true).map(|()| Outcome::Passed)),
     ("clippy", |root| {
         cargo(root, &["clippy", "--locked", "--workspace", "--all-targets", "--", "-Dwarnings"])
     }),
