@@ -254,6 +254,24 @@ proptest! {
     }
 
     #[test]
+    fn names_ascend_or_are_refused_where_they_cease_to(
+        names in prop::collection::vec("[a-c\"\\\\~ ]{0,3}", 1..4),
+    ) {
+        let members: Vec<String> =
+            names.iter().map(|name| format!("{}:0", serde_json::to_string(name).unwrap())).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let ascending = names.windows(2).all(|pair| pair[0] < pair[1]);
+        match check_canonical(text.as_bytes()) {
+            Ok(_) => prop_assert!(ascending, "{}", text),
+            Err(error) => {
+                prop_assert!(!ascending && error.rule_id() == Some(rule::JSON_MEMBERS), "{} {}", text, error);
+                let offset = usize::try_from(error.location().offset.unwrap()).unwrap();
+                assert_viable_to(text.as_bytes(), offset);
+            }
+        }
+    }
+
+    #[test]
     fn no_bytes_whatever_are_too_much(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
         prop_assert_eq!(check_canonical(&bytes).is_ok(), model(&bytes));
     }
