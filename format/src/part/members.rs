@@ -23,11 +23,28 @@ impl ShardEntry {
                 _ => crc_table = Some(Some(CrcTable::read(cursor)?)),
             }
         }
-        Ok(Self {
+        let shard = Self {
             bytes: cursor.required(start, "bytes", bytes)?,
             class: cursor.required(start, "class", class)?,
             crc_table: cursor.required(start, "crc_table", crc_table)?,
-        })
+        };
+        shard
+            .check_table()
+            .map_err(|message| cursor.fail(start, Code::BadMember, rule::PART_TABLE, message))?;
+        Ok(shard)
+    }
+
+    /// A reader that uses the table allocates for it, so it must lie in what the file has.
+    fn check_table(&self) -> Result<(), String> {
+        let Some(CrcTable { count, offset, .. }) = self.crc_table else { return Ok(()) };
+        let end = count.checked_mul(4).and_then(|bytes| bytes.checked_add(offset));
+        if count > 0 && end.is_some_and(|end| end <= self.bytes) {
+            return Ok(());
+        }
+        let bytes = self.bytes;
+        Err(format!(
+            "expected a table within the shard's {bytes} bytes, found {count} CRCs at {offset}"
+        ))
     }
 
     fn encode(&self, json: &mut Encoder) {

@@ -113,7 +113,7 @@ pub const TENSOR_DTYPE: &str = "tensor.dtype";
 pub const TENSOR_RANK: &str = "tensor.rank";
 /// Each number of `valid` MUST NOT be above that of `shape`, and at least one is below it. (Both)
 pub const TENSOR_VALID: &str = "tensor.valid";
-/// `axes` MUST be absent where there is no `slot` and where every element would be null; its numbers are below `dimensions` and none stands twice. (Both)
+/// `axes` MUST be absent where there is no `slot` and where every element would be null (so also for a tensor without axes); its numbers are below `dimensions` and none stands twice. (Both)
 pub const TENSOR_AXES: &str = "tensor.axes";
 /// The product of the non-zero numbers of `shape` and the bits of `dtype` MUST NOT be above `tensor-bits`. (Both)
 pub const TENSOR_SIZE: &str = "tensor.size";
@@ -187,6 +187,8 @@ pub const PART_RECORDS: &str = "part.records";
 pub const PART_WRITER: &str = "part.writer";
 /// Where `inventory` is not null, `count` MUST be the number of identity keys of all tensors and aliases of the checkpoint, and `sha256` the SHA-256 of these keys in ascending order, each followed by a newline (0x0A). (Both)
 pub const PART_INVENTORY: &str = "part.inventory";
+/// Where `crc_table` is not null, `count` MUST be at least 1 and the 4·`count` bytes from `offset` lie within the shard's `bytes`. (Both)
+pub const PART_TABLE: &str = "part.table";
 /// `omitted` MUST be strictly ascending by (component, reason), each with at least one name, names strictly ascending by byte. (Both)
 pub const PART_OMITTED: &str = "part.omitted";
 /// Every member of `extensions` MUST be named in `features`. (Both)
@@ -233,7 +235,7 @@ pub const DERIVE_FUNCTION: &str = "derive.function";
 pub const DERIVE_SIZES: &str = "derive.sizes";
 /// Where records are sorted by record key, keys MUST be compared as byte strings of UTF-8 and be strictly ascending. (Both)
 pub const RECORD_ORDER: &str = "record.order";
-/// A coordinate's axes MUST be axes of the topology, in topology order, each once, each index from 0 to below the axis's size. (Both)
+/// A `coordinate` of no axes is not written (`bad-member`). (Both)
 pub const RECORD_COORDINATE: &str = "record.coordinate";
 /// `value` MUST be an object. (Both)
 pub const RECORD_VALUE: &str = "record.value";
@@ -408,7 +410,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::NotCanonical],
         chapter: "02-json.md",
-        text: "A part, page or manifest MUST be byte for byte the canonical form of its value. A reader rejects it otherwise, at the offset of the first byte that differs or that no valid text can continue with.",
+        text: "A part, page or manifest MUST be byte for byte the canonical form of its value. A reader rejects it otherwise. It names the offset where the text leaves that form; within the token (number, string, name) that is wrong, readers may name different bytes.",
     },
     RuleInfo {
         id: JSON_ENCODING,
@@ -712,7 +714,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadIdentity],
         chapter: "05-tensors.md",
-        text: "`axes` MUST be absent where there is no `slot` and where every element would be null; its numbers are below `dimensions` and none stands twice.",
+        text: "`axes` MUST be absent where there is no `slot` and where every element would be null (so also for a tensor without axes); its numbers are below `dimensions` and none stands twice.",
     },
     RuleInfo {
         id: TENSOR_SIZE,
@@ -1003,6 +1005,14 @@ pub const RULES: &[RuleInfo] = &[
         text: "Where `inventory` is not null, `count` MUST be the number of identity keys of all tensors and aliases of the checkpoint, and `sha256` the SHA-256 of these keys in ascending order, each followed by a newline (0x0A).",
     },
     RuleInfo {
+        id: PART_TABLE,
+        actor: "Both",
+        depth: "C",
+        codes: &[Code::BadMember],
+        chapter: "07-parts.md",
+        text: "Where `crc_table` is not null, `count` MUST be at least 1 and the 4·`count` bytes from `offset` lie within the shard's `bytes`. This holds in parts and in the manifest.",
+    },
+    RuleInfo {
         id: PART_OMITTED,
         actor: "Both",
         depth: "C",
@@ -1080,7 +1090,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[Code::TensorConflict],
         chapter: "08-manifest.md",
-        text: "Tensors of one identity key in several parts MUST agree on every member except `chunks`. They merge to one entry that has all their chunks, sorted by `at`.",
+        text: "Tensors of one identity key in several parts MUST agree on every member except `chunks`. They merge to one entry that has all their chunks, sorted by `at`, and where that is equal by writer, shard, offset.",
     },
     RuleInfo {
         id: DERIVE_ALIASES,
@@ -1192,7 +1202,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadIdentity],
         chapter: "09-records.md",
-        text: "A coordinate's axes MUST be axes of the topology, in topology order, each once, each index from 0 to below the axis's size.",
+        text: "A `coordinate` of no axes is not written (`bad-member`). Its axes MUST be axes of the topology, in topology order, each once, each index from 0 to below the axis's size.",
     },
     RuleInfo {
         id: RECORD_VALUE,

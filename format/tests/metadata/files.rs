@@ -166,6 +166,16 @@ fn part_cases(at: &'static str) -> Vec<Case> {
             JSON_TYPES,
             "/shards/0/crc_table/crc32c",
         ),
+        ("/shards/0/crc_table/count", Set(json!(0)), BadMember, PART_TABLE, "/shards/0"),
+        ("/shards/0/crc_table/count", Set(json!(4096)), BadMember, PART_TABLE, "/shards/0"),
+        ("/shards/0/crc_table/offset", Set(json!(20480)), BadMember, PART_TABLE, "/shards/0"),
+        (
+            "/shards/0/crc_table/offset",
+            Set(json!(9_007_199_254_740_991_i64)),
+            BadMember,
+            PART_TABLE,
+            "/shards/0",
+        ),
         (
             "/shards/0/crc_table/more",
             Add(json!(1)),

@@ -115,9 +115,9 @@ fn content(tensors: Vec<Tensor>, records: Vec<(String, i64)>) -> PartContent {
         .into_iter()
         .zip(ends.iter().zip(blocks))
         .map(|(class, (bytes, count))| ShardEntry {
-            bytes: *bytes,
+            bytes: bytes + 4 * count,
             class,
-            crc_table: Some(CrcTable { count, crc32c: 0, offset: 0 }),
+            crc_table: (count > 0).then_some(CrcTable { count, crc32c: 0, offset: *bytes }),
         })
         .collect();
     let record = |(name, value): &(String, i64)| {
