@@ -23,13 +23,8 @@ use waystation_writer::{CommitOptions, commit, make_attempt};
 use support::*;
 
 fn files(attempt: &Arc<dyn Store>) -> Vec<(String, Vec<u8>)> {
-    let read = |name: String| {
-        let object = attempt.open(&name).unwrap();
-        let mut bytes = vec![0; usize::try_from(object.bytes()).unwrap()];
-        object.read_at(&mut bytes, 0).unwrap();
-        (name, bytes)
-    };
-    attempt.list().unwrap().into_iter().map(|listed| read(listed.name)).collect()
+    let listed = attempt.list().unwrap().into_iter();
+    listed.map(|listed| (listed.name.clone(), read_file(attempt, &listed.name))).collect()
 }
 
 #[test]
@@ -310,4 +305,15 @@ fn what_is_no_file_is_a_conflict() {
     attempt.make_dir(names::MANIFEST).unwrap();
     let error = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap_err();
     assert_eq!(error.code(), Code::CommitConflict);
+}
+
+#[test]
+fn a_part_of_another_layout_is_refused() {
+    let (_, run) = memory_run();
+    let models = [Model::param("w", Dtype::U8, &[300])];
+    let (_, attempt) = write_parts(&run, &plan(&run, 1), 5, &models).unwrap();
+    rewrite_part(&attempt, 0, &|text| text.replace("[0,4096,[0],[300]", "[0,4352,[0],[300]"));
+    let error = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap_err();
+    assert_eq!(error.code(), Code::LayoutMismatch);
+    assert_eq!(error.location().file.as_deref(), Some(find(&attempt, "part-").as_str()));
 }

@@ -122,3 +122,14 @@ fn whatever_call_fails_there_is_no_half_copy() {
         }
     }
 }
+
+#[test]
+fn a_copy_in_a_run_keeps_its_name() {
+    let (_, _, from, _) = original();
+    let (_, run) = memory_run();
+    let other = "step-000000000006-0000000100000000";
+    let error = copy_into(&from, &run, other, &NoProgress).unwrap_err();
+    assert_eq!(error.code(), Code::NameDisagrees);
+    assert!(names_in(&run).is_empty());
+    copy_into(&from, &run, "alone", &NoProgress).unwrap();
+}

@@ -11,7 +11,7 @@ mod support;
 
 use std::sync::Arc;
 
-use waystation_format::{Code, names};
+use waystation_format::{Code, Dtype, crc, names};
 use waystation_reader::NoProgress;
 use waystation_store::{MemoryFs, Store};
 use waystation_writer::{CommitOptions, SalvageOptions, commit, salvage};
@@ -131,4 +131,40 @@ fn a_damaged_attempt_keeps_its_root() {
     assert!(salvage(&attempt, &with_discard(), &NoProgress).is_err());
     assert_eq!(memory.bytes(format!("{name}/manifest.json")).unwrap(), b"lost");
     assert!(attempt.stat(names::COMMIT).unwrap().is_some());
+}
+
+/// Bits behind the last element break no checksum, only the rule.
+#[test]
+fn unused_bits_that_are_not_zero_are_refused() {
+    let (memory, run) = memory_run();
+    let models = [Model::param("odd", Dtype::U4, &[3])];
+    let (name, attempt) = write_parts(&run, &plan(&run, 1), 5, &models).unwrap();
+    let shard = find(&attempt, "model-");
+    let mut bytes = read_file(&attempt, &shard);
+    let old = crc::crc32c(&bytes[4096..4098]);
+    bytes[4097] |= 0x80;
+    let new = crc::crc32c(&bytes[4096..4098]);
+    memory.set(format!("{name}/{shard}"), bytes).unwrap();
+    rewrite_part(&attempt, 0, &|text| text.replace(&format!("{old:08x}"), &format!("{new:08x}")));
+    let error = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::NonzeroPad, Some("tensor.unused-bits")));
+    assert_eq!(error.location().offset, Some(4097));
+}
+
+/// A table whose own CRC is right and whose content is not that of the blocks.
+#[test]
+fn a_table_of_other_crcs_is_refused() {
+    let (memory, run) = memory_run();
+    let models = [Model::param("long", Dtype::U8, &[9000])];
+    let (name, attempt) = write_parts(&run, &plan(&run, 1), 5, &models).unwrap();
+    let shard = find(&attempt, "model-");
+    let mut bytes = read_file(&attempt, &shard);
+    let begin = (4096 + 9000_usize).next_multiple_of(256);
+    let old = crc::crc32c(&bytes[begin..begin + 12]);
+    bytes[begin] ^= 1;
+    let new = crc::crc32c(&bytes[begin..begin + 12]);
+    memory.set(format!("{name}/{shard}"), bytes).unwrap();
+    rewrite_part(&attempt, 0, &|text| text.replace(&format!("{old:08x}"), &format!("{new:08x}")));
+    let error = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::CrcTableMismatch, Some("integrity.blocks")));
 }

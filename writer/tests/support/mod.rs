@@ -21,10 +21,10 @@ use waystation_format::entry::Alias;
 use waystation_format::identity::Identity;
 use waystation_format::json::Value;
 use waystation_format::record::Record;
-use waystation_format::{Dtype, Region, Result, Role, pack};
+use waystation_format::{Digest, Dtype, Region, Result, Role, names, pack};
 use waystation_reader::NoProgress;
 use waystation_store::testing::FailingFs;
-use waystation_store::{DirStore, MemoryFs, Store};
+use waystation_store::{DirStore, MemoryFs, Put, Store};
 use waystation_writer::{
     ChunkId, CommitOptions, Committed, Session, SessionPlan, TensorDecl, Writing, commit,
     make_attempt,
@@ -264,4 +264,29 @@ pub fn masked(log: &[String], attempt: &str) -> Vec<String> {
         words.join(" ")
     };
     log.iter().map(mask).collect()
+}
+
+/// The bytes of a file.
+pub fn read_file(store: &Arc<dyn Store>, name: &str) -> Vec<u8> {
+    let object = store.open(name).unwrap();
+    let mut bytes = vec![0; object.bytes() as usize];
+    object.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// The first name that begins so.
+pub fn find(store: &Arc<dyn Store>, prefix: &str) -> String {
+    let listed = store.list().unwrap();
+    listed.into_iter().find(|listed| listed.name.starts_with(prefix)).unwrap().name
+}
+
+/// A part that says something else, under the name that it then has.
+pub fn rewrite_part(attempt: &Arc<dyn Store>, writer: u32, edit: &dyn Fn(&str) -> String) {
+    let old = find(attempt, &format!("part-{writer:05}-"));
+    let text = String::from_utf8(read_file(attempt, &old)).unwrap();
+    let new = edit(&text);
+    assert_ne!(new, text, "the edit must change something");
+    attempt.remove(&old).unwrap();
+    let name = names::part(writer, &Digest::of(new.as_bytes()));
+    assert_eq!(attempt.put_new(&name, new.as_bytes()).unwrap(), Put::Created);
 }
