@@ -55,7 +55,7 @@ fn dtypes() -> impl Strategy<Value = Dtype> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_region_of_any_tensor(
@@ -185,12 +185,12 @@ proptest! {
 #[test]
 fn long_tensors_are_read_by_many_threads() {
     // Longer than a read, a slab and a step, by rows, by columns and from the middle.
-    let shape = [3000, 1200];
+    let shape = [1500, 1200];
     let making = Making::new(3)
         .whole(Identity::param("whole"), Dtype::F32, &shape, 0)
         .cut(Identity::param("rows"), Dtype::F32, &shape, 0, 3)
         .cut(Identity::param("columns"), Dtype::F32, &shape, 1, 5)
-        .cut(Identity::param("nibbles"), Dtype::U4, &[3001, 4801], 1, 3);
+        .cut(Identity::param("nibbles"), Dtype::U4, &[1501, 3201], 1, 3);
     let store = making.store();
     for threads in [1, 4] {
         let options = OpenOptions::new().threads(threads);
@@ -201,8 +201,8 @@ fn long_tensors_are_read_by_many_threads() {
             assert_eq!(found.sha256().unwrap(), Digest::of(&made.data));
             let shape = &made.tensor.shape;
             let region = Region {
-                at: [777, 11].as_slice().into(),
-                extent: [1700, shape[1] - 13].as_slice().into(),
+                at: [377, 11].as_slice().into(),
+                extent: [900, shape[1] - 13].as_slice().into(),
             };
             let expected = slice_of(&made.tensor, &made.data, &region);
             assert!(

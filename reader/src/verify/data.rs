@@ -64,14 +64,26 @@ enum What {
     Table,
 }
 
-/// Checks the data of a part whose layout is good; breaches go to `found` in any order.
+/// Lays out a part's shards again: where everything in them must stand.
+///
+/// # Errors
+/// `layout-mismatch` and others of [`layouts_of`].
+pub(super) fn layout(part: &Part) -> Result<Vec<Layout>> {
+    layouts_of(part).map_err(|e| e.in_file(part.file_name()))
+}
+
+/// Checks the data of a part with good layouts; breaches go to `found` in any order.
 ///
 /// # Errors
 /// `interrupted`.
-pub(super) fn check(check: &Check<'_>, part: &Part, found: &mut Vec<Error>) -> Result<()> {
-    let prepared = layouts_of(part).and_then(|layouts| Ok((layouts, stored(part)?)));
-    let (layouts, stored) = match prepared {
-        Ok(prepared) => prepared,
+pub(super) fn check(
+    check: &Check<'_>,
+    part: &Part,
+    layouts: &[Layout],
+    found: &mut Vec<Error>,
+) -> Result<()> {
+    let stored = match stored(part) {
+        Ok(stored) => stored,
         Err(e) => {
             found.push(e.in_file(part.file_name()));
             return Ok(());

@@ -152,40 +152,44 @@ impl Check<'_> {
         self.progress.begin("verify", self.bytes);
         self.pages(&manifest)?;
         let parts = self.parts(&manifest)?;
-        let layouts = self.layouts(&parts)?;
+        // Layouts and data are looked at part by part, so that one part's are held at a time, and
+        // stand in the report with what is looked at in between.
+        let (layouts, mut data) = self.layouts_and_data(&parts, quick)?;
+        self.found.extend(layouts);
         if parts.iter().all(Option::is_some) {
             let parts: Vec<Part> = parts.into_iter().flatten().collect();
             self.derive(&parts, &manifest, &raw)?;
-            self.rest(&parts.iter().collect::<Vec<_>>(), &layouts, &manifest, quick)?;
-        } else {
-            let parts: Vec<&Part> = parts.iter().flatten().collect();
-            self.rest(&parts, &layouts, &manifest, quick)?;
         }
+        if !quick {
+            self.attachments(&manifest)?;
+        }
+        // Parts come by writer, files by name, and threads end in any order.
+        data.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.found.append(&mut data);
         Ok(digest)
     }
 
-    /// Attachments and data.
-    fn rest(
-        &mut self,
-        parts: &[&Part],
-        layouts: &HashSet<u32>,
-        manifest: &Manifest,
+    /// Breaches of layouts, and of data.
+    fn layouts_and_data(
+        &self,
+        parts: &[Option<Part>],
         quick: bool,
-    ) -> Result<()> {
-        if quick {
-            return Ok(());
-        }
-        self.attachments(manifest)?;
-        let mut found = Vec::new();
-        for part in parts {
-            if layouts.contains(&part.writer) {
-                data::check(self, part, &mut found)?;
+    ) -> Result<(Vec<Error>, Vec<Error>)> {
+        let (mut broken, mut found) = (Vec::new(), Vec::new());
+        let parts: Vec<&Part> = parts.iter().flatten().collect();
+        for batch in parts.chunks(self.threads.max(1)) {
+            go_on(self.progress)?;
+            let laid_out =
+                parallel::map(self.threads, batch.to_vec(), |part| Ok(data::layout(part)))?;
+            for (part, layouts) in batch.iter().zip(laid_out) {
+                match layouts {
+                    Ok(layouts) if !quick => data::check(self, part, &layouts, &mut found)?,
+                    Ok(_) => {}
+                    Err(e) => broken.push(e),
+                }
             }
         }
-        // Parts come by writer, files by name, and threads end in any order.
-        found.sort_by(|a, b| place(a).cmp(&place(b)));
-        self.found.append(&mut found);
-        Ok(())
+        Ok((broken, found))
     }
 
     /// Keeps a breach, gives what is good.

@@ -1,11 +1,8 @@
 //! Parts, the layouts that they give, and what they derive.
 
-use std::collections::HashSet;
-
 use waystation_format::derive::{Derived, derive};
 use waystation_format::manifest::{Manifest, PageRef};
 use waystation_format::part::Part;
-use waystation_format::shard::layouts_of;
 use waystation_format::{Code, Digest, Error, Result, names, rule};
 
 use super::Check;
@@ -41,26 +38,6 @@ impl Check<'_> {
             Ok(Some(read().map_err(|e: Error| e.in_file(&name))))
         })?;
         Ok(read.into_iter().map(|part| part.and_then(|part| self.keep(part))).collect())
-    }
-
-    /// The writers of the parts whose layouts are good.
-    pub(super) fn layouts(&mut self, parts: &[Option<Part>]) -> Result<HashSet<u32>> {
-        let parts: Vec<&Part> = parts.iter().flatten().collect();
-        let checked = parallel::map(self.threads, parts, |part| {
-            go_on(self.progress)?;
-            let layouts = layouts_of(part).map_err(|e| e.in_file(part.file_name()));
-            Ok((part.writer, layouts.err()))
-        })?;
-        let mut good = HashSet::new();
-        for (writer, broken) in checked {
-            match broken {
-                Some(e) => self.found.push(e),
-                None => {
-                    good.insert(writer);
-                }
-            }
-        }
-        Ok(good)
     }
 
     /// Compares what the parts derive with the pages and the manifest.
