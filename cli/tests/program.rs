@@ -7,6 +7,7 @@
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     unreachable_pub,
+    dead_code,
     reason = "a test says where it fails by panicking"
 )]
 

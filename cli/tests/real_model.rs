@@ -6,6 +6,8 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::arithmetic_side_effects,
+    clippy::print_stdout,
     reason = "a test says where it fails by panicking"
 )]
 

@@ -14,7 +14,7 @@ pub(super) fn commit(args: &Commit, context: &Context) -> Result<u8> {
     let attempt = open_attempt(&args.attempt)?;
     let mut options = CommitOptions::default();
     options.run = attempt.run;
-    options.name = Some(attempt.name);
+    options.name = attempt.name;
     options.deadline = Some(Duration::from_secs(args.deadline));
     options.threads = context.threads;
     let done = waystation_writer::commit(&attempt.store, &options, &context.bars)?;
@@ -26,7 +26,7 @@ pub(super) fn salvage(args: &Salvage, context: &Context) -> Result<u8> {
     let attempt = open_attempt(&args.attempt)?;
     let mut options = SalvageOptions::new();
     options.run = attempt.run;
-    options.name = Some(attempt.name);
+    options.name = attempt.name;
     options.discard_root = args.discard_root;
     let done = waystation_writer::salvage(&attempt.store, &options, &context.bars)?;
     context.bars.clear();

@@ -267,7 +267,7 @@ fn header(items: &[Item], tied: &BTreeMap<String, String>) -> Result<Vec<u8>> {
         begin = end;
     }
     let mut text = Value::Object(members).to_string().into_bytes();
-    while text.len() % 8 != 0 {
+    while !text.len().is_multiple_of(8) {
         text.push(b' ');
     }
     let length = u64::try_from(text.len()).unwrap_or(u64::MAX);

@@ -21,7 +21,7 @@ pub(super) fn run(args: &Gc, context: &Context) -> Result<u8> {
     let report = waystation_writer::gc(&run, &policy)?;
     let exit = report.items.iter().filter_map(failure).map(output::exit_code).max().unwrap_or(0);
     if context.json {
-        let items: Vec<Value> = report.items.iter().map(|item| as_json(item)).collect();
+        let items: Vec<Value> = report.items.iter().map(as_json).collect();
         output::object(&json!({ "dry_run": args.dry_run, "items": items }))?;
         return Ok(exit);
     }

@@ -92,19 +92,18 @@ fn open_checkpoint(path: &Path, context: &Context) -> Result<Checkpoint> {
 fn open_attempt(path: &Path) -> Result<Attempt> {
     let store = waystation_store::open_path(path)?;
     let real = std::fs::canonicalize(path).map_err(|e| Error::io("resolve", e))?;
-    let name = real.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
-    let run = if names::parse_attempt_dir(&name).is_some() {
-        let (run, _) = waystation_store::parent_and_name(&real)?;
-        Some(run)
-    } else {
-        None
-    };
-    Ok(Attempt { store, run, name })
+    let name = real.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    // A checkpoint that stands alone may have any name.
+    if names::parse_attempt_dir(name).is_none() {
+        return Ok(Attempt { store, run: None, name: None });
+    }
+    let (run, name) = waystation_store::parent_and_name(&real)?;
+    Ok(Attempt { store, run: Some(run), name: Some(name) })
 }
 
 /// A directory that is, or may become, a checkpoint.
 struct Attempt {
     store: Arc<dyn Store>,
     run: Option<Arc<dyn Store>>,
-    name: String,
+    name: Option<String>,
 }

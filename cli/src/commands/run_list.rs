@@ -42,9 +42,9 @@ pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
     }
     let mut findings = Vec::new();
     if args.verify {
-        let mut options = VerifyOptions::default();
-        options.threads = context.threads;
-        options.progress = &context.bars;
+        let options =
+            VerifyOptions { quick: false, threads: context.threads, progress: &context.bars };
+
         let report = waystation_reader::verify(&found.store, &options)?;
         context.bars.clear();
         findings = report.findings;

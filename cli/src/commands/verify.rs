@@ -10,10 +10,9 @@ use crate::output;
 
 pub(super) fn run(args: &Verify, context: &Context) -> Result<u8> {
     let store = waystation_store::open_path(&args.checkpoint)?;
-    let mut options = VerifyOptions::default();
-    options.quick = args.quick;
-    options.threads = context.threads;
-    options.progress = &context.bars;
+    let options =
+        VerifyOptions { quick: args.quick, threads: context.threads, progress: &context.bars };
+
     let report = waystation_reader::verify(&store, &options)?;
     context.bars.clear();
     // An environment that failed says nothing about the checkpoint, so it outranks findings.

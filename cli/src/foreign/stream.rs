@@ -72,7 +72,7 @@ impl Model {
     fn gather(&self, tensor: &ForeignTensor, slab: &Region, row_bits: u64) -> Result<Vec<u8>> {
         let bits = tensor.dtype.bits();
         // Back to a row that begins on a byte.
-        let from = first(&slab.at) / 8 * 8;
+        let from = first(&slab.at) & !7;
         let end = arith::add(first(&slab.at), first(&slab.extent), "end of a slab")?;
         let mut rows = Region::whole(&tensor.shape);
         set_first(&mut rows, from, end.saturating_sub(from));
@@ -103,6 +103,11 @@ fn set_first(region: &mut Region, at: u64, extent: u64) {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    reason = "small numbers"
+)]
 mod tests {
     use std::io::Write;
 
@@ -142,7 +147,7 @@ mod tests {
                 region.extent[i] = (extent % (dim - region.at[i] + 1)).max(1);
             }
             let elements: u64 = shape.iter().product();
-            prop_assume!(elements * u64::from(dtype.bits()) % 8 == 0);
+            prop_assume!((elements * u64::from(dtype.bits())).is_multiple_of(8));
             let bytes = pack::packed_bytes(dtype.bits(), elements).unwrap();
             let data: Vec<u8> = (0..bytes).map(|i| (i as u8).wrapping_mul(37) ^ seed).collect();
             let model = model(dtype, &shape, &data);

@@ -5,7 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use waystation_format::{Code, Dtype, Error, Identity, Region, Result, Topology};
 use waystation_reader::{Checkpoint, NoProgress};
 use waystation_store::Store;
@@ -29,33 +30,37 @@ pub(super) fn run(args: &BenchChunks, context: &Context) -> Result<u8> {
     let share = in_fresh_process("share", &attempt)?;
     context.bars.clear();
     let chunks = tensors.saturating_mul(u64::from(WRITERS));
-    let peak =
-        [&commit, &validate, &share].iter().filter_map(|stage| stage["peak_bytes"].as_u64()).max();
+    let peak = commit.peak_bytes.max(validate.peak_bytes).max(share.peak_bytes);
     let object = json!({
         "chunks": chunks, "tensors": tensors, "writers": WRITERS,
-        "validate_seconds": validate["seconds"], "share_seconds": share["seconds"],
-        "commit_seconds": commit["seconds"], "peak_bytes": peak,
-        "commit_peak_bytes": commit["peak_bytes"], "validate_peak_bytes": validate["peak_bytes"],
-        "share_peak_bytes": share["peak_bytes"],
+        "validate_seconds": validate.seconds, "share_seconds": share.seconds,
+        "commit_seconds": commit.seconds, "peak_bytes": peak,
+        "commit_peak_bytes": commit.peak_bytes, "validate_peak_bytes": validate.peak_bytes,
+        "share_peak_bytes": share.peak_bytes,
     });
     if context.json {
         output::object(&object)?;
     } else {
-        let per_chunk = peak.unwrap_or(0).checked_div(chunks).unwrap_or(0);
+        let per_chunk = peak.checked_div(chunks).unwrap_or(0);
         output::line(&format!("{chunks} chunks: {tensors} tensors x {WRITERS} writers"))?;
         for (name, stage, goal) in [
             ("commit", &commit, ""),
             ("validate all pages and cover", &validate, "  (goal 3 s)"),
             ("open a contiguous 64th", &share, "  (goal 0.2 s)"),
         ] {
-            output::line(&format!(
-                "{name:<30} {:.3} s{goal}",
-                stage["seconds"].as_f64().unwrap_or(f64::NAN)
-            ))?;
+            output::line(&format!("{name:<30} {:.3} s{goal}", stage.seconds))?;
         }
         output::line(&format!("{:<30} {per_chunk} bytes a chunk  (goal 600)", "peak memory"))?;
     }
     Ok(0)
+}
+
+/// What a stage prints.
+#[derive(Debug, Deserialize, Serialize)]
+struct Measured {
+    seconds: f64,
+    /// Greatest resident memory of its process.
+    peak_bytes: u64,
 }
 
 /// One stage, in a process of its own: prints its seconds and its peak memory.
@@ -79,7 +84,8 @@ pub(super) fn stage(args: &BenchStage, context: &Context) -> Result<u8> {
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    output::object(&json!({ "seconds": seconds, "peak_bytes": peak_bytes()? }))?;
+    let measured = Measured { seconds, peak_bytes: peak_bytes()? };
+    output::object(&json!(measured))?;
     Ok(0)
 }
 
@@ -145,7 +151,7 @@ fn count(checkpoint: &Checkpoint, from: Option<&str>, until: Option<&str>) -> Re
     Ok(found)
 }
 
-fn in_fresh_process(stage: &str, attempt: &Path) -> Result<Value> {
+fn in_fresh_process(stage: &str, attempt: &Path) -> Result<Measured> {
     let program = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
     let output = Command::new(program)
         .args(["--quiet", "bench", "stage", stage])
