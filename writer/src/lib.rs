@@ -74,3 +74,8 @@ pub use salvage::{SalvageOptions, salvage};
 pub use session::{ChunkId, Session, SessionOptions};
 pub use stream::ChunkStream;
 pub use writing::{Writing, Written};
+
+/// The README's quick start, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -168,3 +168,19 @@ fn a_table_of_other_crcs_is_refused() {
     let error = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
     assert_eq!((error.code(), error.rule_id()), (Code::CrcTableMismatch, Some("integrity.blocks")));
 }
+
+/// The right table under another CRC.
+#[test]
+fn a_table_is_held_against_its_own_crc() {
+    let (_, run) = memory_run();
+    let models = [Model::param("long", Dtype::U8, &[9000])];
+    let (_, attempt) = write_parts(&run, &plan(&run, 1), 5, &models).unwrap();
+    let bytes = read_file(&attempt, &find(&attempt, "model-"));
+    let begin = (4096 + 9000_usize).next_multiple_of(256);
+    let crc = crc::crc32c(&bytes[begin..begin + 12]);
+    rewrite_part(&attempt, 0, &|text| {
+        text.replace(&format!("{crc:08x}"), &format!("{:08x}", crc ^ 1))
+    });
+    let error = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::CrcTableMismatch, Some("integrity.table")));
+}

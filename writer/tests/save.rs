@@ -156,6 +156,18 @@ fn a_shard_ends_before_the_chunk_that_would_make_it_too_long() {
 }
 
 #[test]
+fn large_chunks_come_first() {
+    let (_, run) = memory_run();
+    let models =
+        [Model::param("small", Dtype::U8, &[65_535]), Model::param("large", Dtype::U8, &[65_536])];
+    let (_, attempt, _) = save(&run, &plan(&run, 1), 1, &models).unwrap();
+    let checkpoint = open(&attempt);
+    let offset =
+        |name: &str| checkpoint.tensor(&Identity::param(name)).unwrap().entry().chunks[0].offset;
+    assert_eq!((offset("large"), offset("small")), (4096, 4096 + 65_536));
+}
+
+#[test]
 fn what_breaks_the_contract_is_refused_and_kills_nothing() {
     let (_, run) = memory_run();
     let plan = plan(&run, 1);

@@ -31,6 +31,14 @@ pub struct Read {
     pub units: BTreeSet<(usize, u64)>,
 }
 
+/// How tensors are read as a whole.
+#[derive(Clone, Copy)]
+pub enum How {
+    Whole,
+    /// In pieces that are no whole blocks.
+    Streamed,
+}
+
 /// How reading went: what failed, by label.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -85,7 +93,7 @@ impl Disk {
     ///
     /// # Errors
     /// What was returned without an error though it is not what was written.
-    pub fn read(&self, golden: &Golden) -> Result<Outcome, String> {
+    pub fn read(&self, golden: &Golden, how: How) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
         let checkpoint = match self.open() {
             Ok(checkpoint) => checkpoint,
@@ -117,17 +125,34 @@ impl Disk {
             }
         }
         for read in &golden.reads {
-            let bytes = checkpoint.tensor(&read.identity).and_then(|tensor| match &read.region {
-                Some(region) => tensor.read_region(region),
-                None => tensor.read(),
-            });
-            match bytes {
-                Ok(bytes) if bytes == read.expected => {}
-                Ok(_) => return Err(format!("other bytes of {}", read.label)),
+            match read.run(&checkpoint, how) {
+                Ok(true) => {}
+                Ok(false) => return Err(format!("other bytes of {}", read.label)),
                 Err(e) => fail(&read.label, e),
             }
         }
         Ok(outcome)
+    }
+}
+
+impl Read {
+    /// Whether it gives what it must. What a stream gives before an error must be right as well.
+    fn run(&self, checkpoint: &Checkpoint, how: How) -> Result<bool> {
+        let tensor = checkpoint.tensor(&self.identity)?;
+        let mut got = Vec::new();
+        let done = match (&self.region, how) {
+            (Some(region), _) => tensor.read_region(region).map(|bytes| got = bytes),
+            (None, How::Whole) => tensor.read().map(|bytes| got = bytes),
+            (None, How::Streamed) => tensor.stream(1000, &mut |piece| {
+                got.extend_from_slice(piece);
+                Ok(())
+            }),
+        };
+        match done {
+            Ok(()) => Ok(got == self.expected),
+            Err(_) if !self.expected.starts_with(&got) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 }
 

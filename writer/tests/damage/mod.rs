@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use disk::Disk;
+use disk::{Disk, How};
 use places::Places;
 use small::Small;
 use tally::Tally;
@@ -49,8 +49,10 @@ impl Golden {
         let places = Places::of(&small.files, &disk.open().unwrap());
         let reads = disk::reads(&small, &places);
         let golden = Self { small, places, reads };
-        let read = disk.read(&golden).unwrap();
-        assert!(read.failed.is_empty(), "{:?}", read.failed);
+        for how in [How::Whole, How::Streamed] {
+            let read = disk.read(&golden, how).unwrap();
+            assert!(read.failed.is_empty(), "{:?}", read.failed);
+        }
         golden
     }
 }

@@ -23,7 +23,7 @@ use crate::support::{noise, optimizer, zero_tail};
 pub const WRITERS: u32 = 3;
 /// The smallest that the format allows.
 pub const BLOCK_BYTES: u64 = 4096;
-/// What both writers 0 and 2 attach; one is empty.
+/// Who attaches what, under which logical path.
 pub const ATTACHMENTS: [(u32, &str, &[u8]); 3] = [
     (0, "config.json", b"{\"layers\": 1}\n"),
     (2, "tokenizer/vocab.txt", b"the\nof\nand\n"),
@@ -82,14 +82,6 @@ impl Small {
         records.dedup();
         commit(&attempt, &CommitOptions::in_run(Arc::clone(&run), &name), &NoProgress).unwrap();
         Self { files: files_of(&*attempt), tensors, alias, records }
-    }
-
-    /// Whose file it is; `None` for those of the committer.
-    pub fn writer_of(name: &str) -> Option<u32> {
-        names::parse_shard(name)
-            .map(|shard| shard.writer)
-            .or_else(|| names::parse_attachment(name).map(|(writer, ..)| writer))
-            .or_else(|| names::parse_part(name).map(|(writer, _)| writer))
     }
 
     /// The name of a writer's part.
