@@ -18,6 +18,12 @@ pub struct Region {
 }
 
 impl Region {
+    /// The box whose first corner is `at`, with `extent` elements along each axis; both have one number an axis.
+    #[must_use]
+    pub fn new(at: &[u64], extent: &[u64]) -> Self {
+        Self { at: Dims::from_slice(at), extent: Dims::from_slice(extent) }
+    }
+
     /// The box that is all of `shape`.
     #[must_use]
     pub fn whole(shape: &[u64]) -> Self {
