@@ -5,10 +5,13 @@ import json
 import os
 import tempfile
 import unittest
+from unittest import mock
 
 from tests import support
+from waystation_reader import derive, entries
 from waystation_reader.checkpoint import open_checkpoint
 from waystation_reader.refusal import Refusal
+from waystation_reader.registry import LIMITS
 from waystation_reader.verify import verify
 
 GONE = object()
@@ -83,6 +86,11 @@ MANIFEST = [
     (["parts", 0, "inc"], "0", "bad-member", "json.types"),
     (["parts", 0, "shards", 0, "class"], "other", "bad-member", "json.types"),
     (["parts", 0, "shards", 0, "crc_table", "count"], "1", "bad-member", "json.types"),
+    (["parts", 0, "shards", 0, "crc_table", "count"], 0, "bad-member", "part.table"),
+    (["parts", 0, "shards", 0, "crc_table", "count"], 1 << 50, "bad-member", "part.table"),
+    (["parts", 0, "shards", 0, "crc_table", "offset"], 1 << 50, "bad-member", "part.table"),
+    (["parts", 0, "shards", 0, "crc_table", "offset"], 16384 - 4 * 3 + 1, "bad-member", "part.table"),
+    (["parts", 0, "shards", 0, "crc_table", "offset"], 16384 - 4 * 3, "derive-mismatch", "derive.function"),
     (["parts", 0, "attachments", 0, "path"], "/a", "bad-path", "attachment.path"),
     (["parts", 0, "attachments", 0, "path"], "a/../b", "bad-path", "attachment.path"),
     (["parts", 0, "attachments", 0, "path"], "a//b", "bad-path", "attachment.path"),
@@ -106,6 +114,14 @@ MANIFEST = [
     (["tensors"], lambda pages: pages * 2, "bad-order", "manifest.firsts"),
     (["tensors", 0, "first"], "key", "bad-member", "json.types"),
     (["records", 0, "first"], [], "bad-member", "json.types"),
+    (["tensors", 0, "first", 1], "weight", "unsupported-role", "identity.role"),
+    (["tensors", 0, "first", 2], "", "bad-name", "identity.name"),
+    (["tensors", 0, "first"], ["main", "param", "w", "adam.m", "", []], "bad-identity", "identity.slot"),
+    (["tensors", 0, "first"], ["main", "ema", "w", "", "", []], "bad-identity", "identity.owner"),
+    (["tensors", 0, "first", 5], [["zz", 0]], "bad-identity", "identity.scope"),
+    (["tensors", 0, "first", 5], [["dp", 2]], "bad-identity", "identity.scope"),
+    (["records", 0, "first", 1], "a\x85", "bad-name", "identity.name"),
+    (["records", 0, "first", 2], [["tp", 0], ["dp", 0]], "bad-identity", "record.coordinate"),
     (["tensors", 0, "first", 2], "aaa", "bad-order", "page.order"),
     (["tensors", 0, "sha256"], "0" * 64, "digest-mismatch", "page.digest"),
     (["tensors", 0, "bytes"], lambda size: size + 1, "length-mismatch", "dir.length"),
@@ -185,7 +201,7 @@ ENTRIES = [
 
 RECORDS = [
     (["records", 0], "record", "bad-member", "json.types"),
-    (["records", 0, "coordinate"], [], "bad-member", "json.unknown-member"),
+    (["records", 0, "coordinate"], [], "bad-member", "record.coordinate"),
     (["records", 0, "coordinate"], [["zz", 0]], "bad-identity", "record.coordinate"),
     (["records", 0, "kind"], "", "bad-name", "identity.name"),
     (["records", 0, "value"], [], "bad-member", "record.value"),
@@ -194,6 +210,10 @@ RECORDS = [
     (["records"], [], "bad-order", "page.order"),
     (["records"], lambda records: records[1:], "bad-order", "page.order"),
     (["page"], 1, "bad-format", "page.number"),
+    (["page"], "0", "bad-member", "json.types"),
+    (["page"], GONE, "bad-member", "json.unknown-member"),
+    (["version"], "1", "bad-member", "version.form"),
+    (["version"], "2.0", "unsupported-version", "version.major"),
     (["kind"], "tensors", "bad-format", "page.number"),
     (["version"], "1.1", "bad-member", "open.page-version"),
 ]
@@ -210,6 +230,8 @@ PARTS = [
     (["producer", "name"], "n" * 1025, "limit", "limit.value"),
     (["entries", 0, "chunks", 0, 1], lambda offset: offset + 256, "layout-mismatch", "shard.layout"),
     (["shards", 0, "crc_table"], {"count": 1, "crc32c": "00000000", "offset": 0}, "layout-mismatch", "shard.layout"),
+    (["shards", 0, "crc_table"], {"count": 0, "crc32c": "00000000", "offset": 0}, "bad-member", "part.table"),
+    (["shards", 0, "crc_table"], {"count": 1 << 50, "crc32c": "00000000", "offset": 0}, "bad-member", "part.table"),
     (["shards"], lambda shards: shards + [{"bytes": 0, "class": "model", "crc_table": None}], "layout-mismatch", "shard.chunks"),
     (["entries"], lambda entries: entries[::-1], "bad-order", "part.entries"),
     (["records"], lambda records: records[::-1], "bad-order", "part.records"),
@@ -348,6 +370,105 @@ class Rules(unittest.TestCase):
         for writer in same.writers:
             writer.members["extensions"] = keep
         self.assertEqual(self.codes(same), (None, []))
+
+    def found(self, checkpoint):
+        with tempfile.TemporaryDirectory() as directory:
+            checkpoint.write(directory)
+            return verify(directory)[0]
+
+    def test_order_while_deriving(self):
+        """Parts that break every rule of 8.1 at once, each of them good by itself."""
+        checkpoint = support.tiny(features={"optional": ["x/y"], "required": []})
+        for number, writer in enumerate(checkpoint.writers):
+            writer.members["inventory"] = {"count": 1, "sha256": "0" * 64}
+            writer.members["extensions"] = {"x/y": {"on_rewrite": ["keep", "drop"][number], "value": 1}}
+
+        def change(part):
+            if part["writer"] == 0:
+                return part
+            part = copy.deepcopy(part)
+            part["attachments"] = [{"bytes": 0, "path": "TOK", "sha256": support.sha(b"")}]
+            entries = part["entries"]
+            put(entries[entry_at(*FOUR)(entries)], ["native"], [["torch", ["x"]]])
+            put(entries[entry_at(*HEAD)(entries)], ["of", 2], "four")
+            put(entries[entry_at(*W)(entries)], ["chunks", 0, 2], [0, 0])
+            put(entries[entry_at(*SIX)(entries)], ["name"], "w")
+            entries.append({"chunks": [], "dtype": "U8", "name": "gap", "role": "param", "shape": [2]})
+            entries += [{"name": f"zz{to}", "of": ["main", "param", to, "", "", []], "role": "param"} for to in ("none", "nowhere")]
+            entries.sort(key=support.key_of)
+            put(part["records"], [0, "coordinate"], [["tp", 1]])
+            put(part["records"], [1, "value"], {"steps": 1})
+            return part
+
+        checkpoint.on_part = change
+        bend(checkpoint, "on_manifest", ["parts", 1, "attachments"], [])
+        found = [refusal for refusal in self.found(checkpoint) if refusal.file is None or refusal.file.startswith("part-00001")]
+        self.assertEqual([refusal.rule for refusal in found], [
+            "attachment.unique", "derive.keep", "derive.tensors", "cover.gap", "derive.aliases", "cover.exact", "alias.elements",
+            "alias.target", "identity.one-name", "part.inventory", "derive.records", "record.grid",
+        ])
+        checkpoint.on_part = lambda part: change(part) | ({"step": 7} if part["writer"] else {})
+        found = self.found(checkpoint)
+        self.assertEqual([refusal.rule for refusal in found if refusal.rule[:4] in ("part", "deri")], ["part.session"])
+
+    def test_split_by_several_writers(self):
+        tensor = {"dtype": "U8", "name": "t", "role": "param", "shape": [2] * 9}
+        boxes = [([0] * 9, [1] + [2] * 8), ([0] * 9, [2] + [1] * 8)]
+        found = self.found(support.Checkpoint([support.Writer(number, [(tensor, [box])]) for number, box in enumerate(boxes)]))
+        self.assertEqual([(refusal.code, refusal.rule, refusal.file) for refusal in found],
+                         [("limit", "chunk.split", "tensors-00000.json"), ("limit", "chunk.split", None)])
+
+    def test_sizes_while_deriving(self):
+        for limit, size in (("manifest-bytes", 1000), ("page-bytes", 100)):
+            def small(*arguments, limit=limit, size=size):
+                with mock.patch.dict(LIMITS, {limit: size}):
+                    return derive.derive(*arguments)
+
+            with mock.patch("waystation_reader.verify.derive", small):
+                self.assertEqual([(refusal.code, refusal.rule) for refusal in self.found(support.tiny())], [("limit", "derive.sizes")])
+
+    def test_merged_chunks_that_begin_together(self):
+        def part_of(*chunks):
+            raw = {"chunks": [[shard, offset, [at], [1], ""] for shard, offset, at in chunks]}
+            return entries.Tensor([], "", raw, 8, [3], None, [])
+
+        merged = derive.merge_chunks([(0, part_of((1, 0, 1), (0, 512, 1), (0, 256, 1))), (1, part_of((0, 0, 0), (0, 256, 1)))])
+        self.assertEqual([chunk[:3] for chunk in merged.raw["chunks"]], [[1, 0, 0], [0, 0, 256], [0, 0, 512], [0, 1, 0], [1, 0, 256]])
+
+    def test_order_in_a_page(self):
+        for page, code, pointer in ((7, "bad-format", "/page"), ("0", "bad-member", "/page"), (0, "bad-member", "/entries")):
+            checkpoint = support.tiny()
+            checkpoint.on_page = lambda value, page=page: value | {"page": page, "entries": {}} if "entries" in value else value
+            with tempfile.TemporaryDirectory() as directory:
+                checkpoint.write(directory)
+                with self.assertRaises(Refusal) as caught:
+                    open_checkpoint(directory)
+            self.assertEqual((caught.exception.code, caught.exception.pointer), (code, pointer))
+
+    def test_what_data_is_checked_against(self):
+        """A page that states another CRC than the part; what is right is the part, and the page when the part is lost."""
+        def other_crc(entries):
+            entries = copy.deepcopy(entries)
+            put(entries[entry_at(*SIX)(entries)], ["chunks", 0, 5], "00000000")
+            return entries
+
+        checkpoint = bend(support.tiny(), "on_page", ["entries"], other_crc, lambda page: "entries" in page)
+        files = checkpoint.files()
+        names = {prefix: next(name for name in files if name.startswith(prefix)) for prefix in ("part-00001", "model-00001")}
+        with tempfile.TemporaryDirectory() as directory:
+            checkpoint.write(directory)
+            found = [(refusal.rule, refusal.file) for refusal in verify(directory)[0]]
+            self.assertEqual(found, [("derive.function", "tensors-00000.json"), ("derive.function", "manifest.json")])
+            with open(os.path.join(directory, names["part-00001"]), "r+b") as file:
+                file.write(b" ")
+            found = [(refusal.rule, refusal.file) for refusal in verify(directory)[0]]
+            self.assertEqual(found, [("integrity.part", names["part-00001"]), ("integrity.all", names["model-00001"])])
+
+    def test_layout_names_the_part(self):
+        checkpoint = bend(support.tiny(), "on_part", ["shards", 1, "bytes"], 12288, lambda part: part["writer"] == 1)
+        part = next(name for name in checkpoint.files() if name.startswith("part-00001"))
+        found = [(refusal.file, refusal.pointer) for refusal in self.found(checkpoint) if refusal.rule == "shard.layout"]
+        self.assertEqual(found, [(part, "/shards/1")])
 
     def test_inventory(self):
         keys = []

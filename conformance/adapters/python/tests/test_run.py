@@ -51,6 +51,7 @@ class Latest(unittest.TestCase):
         Path(self.path("step-000000009999-0000000300000000")).touch()
         os.symlink(newest, self.path("step-000000009998-0000000300000000"))
         os.symlink("nowhere", self.path("step-000000009997-0000000300000000"))
+        os.mkfifo(self.path("step-000000009996-0000000300000000"))
         status, answer = called("latest", self.run_directory)
         self.assertEqual((status, answer["directory"], answer["step"], answer["skipped"]), (0, newest, 600, []))
 
@@ -79,6 +80,10 @@ class Latest(unittest.TestCase):
         self.assertEqual({skipped["directory"]: skipped["code"] for skipped in answer["skipped"]}, expected)
         self.assertEqual(called("read", self.path(bad))[0], 0)
         self.assertEqual(called("read", self.path(renamed))[0], 0)
+
+    def test_no_run(self):
+        status, answer = called("latest", self.path("nowhere"))
+        self.assertEqual((status, answer["error"]["code"]), (1, "not-found"))
 
     def test_unsupported_is_an_answer(self):
         self.save(1, "0000000100000000")

@@ -155,10 +155,6 @@ def open_manifest(directory):
         manifest = canonical.parse(data)
         metadata.preamble(manifest, "manifest")
         metadata.manifest(manifest)
-        for kind in ("tensors", "records"):
-            keys = [canonical.text(page["first"]) for page in manifest[kind]]
-            if any(a >= b for a, b in zip(keys, keys[1:])):
-                raise bad("first keys are not strictly ascending", "manifest.firsts", "bad-order").at(prefix=f"/{kind}")
     except Refusal as refusal:
         raise refusal.at(file="manifest.json") from None
     return Checkpoint(directory, manifest)
@@ -195,10 +191,11 @@ def open_checkpoint(path_or_directory, report=refuse):
                 report(refusal.at(file=name))
     for alias in checkpoint.aliases.values():
         target = checkpoint.tensors.get(alias.target)
-        if target is None and checkpoint.pages_whole:
-            report(Refusal("bad-alias", "alias.target", f"the target of {alias.key} is not a tensor of the checkpoint"))
-        elif target is not None and not target.chunks:
-            report(Refusal("bad-alias", "alias.elements", f"the target of {alias.key} has no chunks"))
+        if target is not None or checkpoint.pages_whole:
+            try:
+                entries.check_target(alias, target)
+            except Refusal as refusal:
+                report(refusal)
     return checkpoint
 
 

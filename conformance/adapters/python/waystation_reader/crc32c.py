@@ -60,34 +60,3 @@ def _through_table(state, data):
     for byte in data:
         state = table[(state ^ byte) & 0xFF] ^ (state >> 8)
     return state
-
-
-class Combiner:
-    """Appends blocks of one length to a CRC without their bytes: crc(A then B) from crc(A) and crc(B)."""
-
-    def __init__(self, length):
-        # Multiplying by x^(8 * length) is linear, so its effect on each byte of the CRC can be kept in a table.
-        columns = []
-        for bit in range(32):
-            columns.append(_shift(1 << bit, length))
-        self._tables = []
-        for byte in range(4):
-            table = [0] * 256
-            for value in range(1, 256):
-                low = value & -value
-                table[value] = table[value ^ low] ^ columns[8 * byte + low.bit_length() - 1]
-            self._tables.append(table)
-
-    def append(self, left, right):
-        """The CRC-32C of A then B, given those of A and of B, B having the length of this object."""
-        one, two, three, four = self._tables
-        return one[left & 255] ^ two[left >> 8 & 255] ^ three[left >> 16 & 255] ^ four[left >> 24] ^ right
-
-
-def _shift(state, length):
-    """What the register `state` becomes after `length` zero bytes."""
-    if length > 128:
-        # A register is the same as its value XORed into the first four bytes of what follows.
-        value, bits = _fold(state, 8 * length)
-        return _through_table(0, value.to_bytes(bits // 8, "little"))
-    return _through_table(state, bytes(length))

@@ -147,8 +147,7 @@ _TENSOR = {
 def _of(value):
     if not isinstance(value, list) or len(value) != 6:
         raise bad("expected [component, role, name, slot, owner, scope]", "alias.form")
-    forms.identity(value)
-    _goes_with_role(value[3], value[4], value[1], "")
+    forms.tensor_identity(value)
 
 
 _ALIAS = {"component": (False, _component), "name": (True, forms.name), "of": (True, _of), "role": (True, forms.role)}
@@ -157,7 +156,7 @@ _ALIAS = {"component": (False, _component), "name": (True, forms.name), "of": (T
 def tensor(raw, session):
     """Checks a tensor's members and how they go together; its chunks are still to be checked."""
     forms.members(raw, _TENSOR)
-    _goes_with_role(raw.get("slot", ""), raw.get("owner", ""), raw["role"], "/")
+    forms.goes_with_role(raw["role"], raw.get("slot", ""), raw.get("owner", ""))
     within("/scope", forms.on_topology, raw.get("scope", []), session.topology, "identity.scope")
     shape, bits = raw["shape"], BITS[raw["dtype"]]
     if len(shape) > LIMITS["dimensions"]:
@@ -182,15 +181,6 @@ def tensor(raw, session):
     return Tensor(who, canonical.text(who), raw, bits, shape, raw.get("block"), [])
 
 
-def _goes_with_role(slot, owner, role, prefix):
-    _, slot_needed, owner_needed = ROLES[role]
-    for rule, value, needed in (("identity.slot", slot, slot_needed), ("identity.owner", owner, owner_needed)):
-        if needed is not None and needed != (value != ""):
-            member = rule.partition(".")[2]
-            raise bad(f"role {role} {'requires' if needed else 'forbids'} {member}", rule, "bad-identity").at(
-                prefix=prefix and prefix + member)
-
-
 def alias(raw, session):
     """Checks an alias but for whether its target is there."""
     forms.members(raw, _ALIAS)
@@ -200,6 +190,14 @@ def alias(raw, session):
     within("/of", forms.on_topology, target[5], session.topology, "identity.scope")
     who = [raw.get("component", "main"), raw["role"], raw["name"], "", "", target[5]]
     return Alias(who, canonical.text(who), raw, canonical.text(target))
+
+
+def check_target(alias_entry, target):
+    """Checks what an alias names: `target` is that tensor, or None where there is none."""
+    if target is None:
+        raise bad(f"the target of {alias_entry.key} is not a tensor of the checkpoint", "alias.target", "bad-alias")
+    if not target.chunks:
+        raise bad(f"the target of {alias_entry.key} has no chunks", "alias.elements", "bad-alias")
 
 
 # --- chunks
@@ -218,9 +216,16 @@ def chunks(entry, session, writer=None):
     for one, other in zip(places, places[1:]):
         if one[:2] == other[:2] and one[2] + one[3] > other[2]:
             raise bad(f"two chunks share the bytes at {other[2]} of a shard", "chunk.apart", "bad-chunk").at(prefix="/chunks")
-    split = region.split_axes(entry.shape, [(chunk.at, chunk.extent) for chunk in found])
+    _boxes(entry)
+
+
+def _boxes(entry):
+    """The boxes of a tensor's chunks, which do not split it along too many axes."""
+    boxes = [(chunk.at, chunk.extent) for chunk in entry.chunks]
+    split = region.split_axes(entry.shape, boxes)
     if len(split) > LIMITS["split-axes"]:
         raise bad(f"split along {len(split)} axes", "chunk.split", "limit").at(prefix="/chunks")
+    return boxes
 
 
 def _chunk(raw, entry, session, writer, lead):
@@ -263,13 +268,13 @@ def _chunk(raw, entry, session, writer, lead):
 
 
 def cover(entry):
-    """Checks that the chunks of a tensor hold every element once."""
-    boxes = [(chunk.at, chunk.extent) for chunk in entry.chunks]
+    """Checks that the chunks of a tensor, of one page or of all parts, hold every element once."""
+    boxes = _boxes(entry)
     held, size = sum(prod(extent) for _, extent in boxes), prod(entry.shape)
     if held < size:
-        raise bad(f"chunks hold {held} of {size} elements", "cover.gap", "cover-gap").at(prefix="/chunks")
+        raise bad(f"chunks of {entry.key} hold {held} of {size} elements", "cover.gap", "cover-gap").at(prefix="/chunks")
     if not region.covers_exactly(entry.shape, boxes):
-        raise bad("chunks do not cover the shape exactly once", "cover.exact", "cover-overlap").at(prefix="/chunks")
+        raise bad(f"chunks of {entry.key} do not cover its shape exactly once", "cover.exact", "cover-overlap").at(prefix="/chunks")
 
 
 # --- records
@@ -277,7 +282,7 @@ def cover(entry):
 
 def _record_coordinate(value):
     if value == []:
-        raise bad("left out when empty", "json.unknown-member")
+        raise bad("left out when empty", "record.coordinate")
     forms.coordinate(value)
 
 
@@ -294,8 +299,13 @@ _RECORD = {
 }
 
 
+def record_key(raw):
+    """The array that a record is referred to by."""
+    return [raw["kind"], raw["name"], raw.get("coordinate", [])]
+
+
 def record(raw, session):
     """Checks a record, whatever its value holds; gives its key."""
     forms.members(raw, _RECORD)
     within("/coordinate", forms.on_topology, raw.get("coordinate", []), session.topology, "record.coordinate")
-    return canonical.text([raw["kind"], raw["name"], raw.get("coordinate", [])])
+    return canonical.text(record_key(raw))

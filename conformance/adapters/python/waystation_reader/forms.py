@@ -142,6 +142,19 @@ def identity(value):
         within(f"/{position}", check, element)
 
 
+def tensor_identity(value):
+    """An identity in `of` or `first`: its slot and owner go with its role; its scope is still to be held against the topology."""
+    identity(value)
+    goes_with_role(value[1], value[3], value[4])
+
+
+def goes_with_role(role_id, slot, owner):
+    """Slot and owner stand where the role requires them, and do not where it forbids them."""
+    for member, value, needed in zip(("slot", "owner"), (slot, owner), ROLES[role_id][1:]):
+        if needed is not None and needed != (value != ""):
+            raise bad(f"role {role_id} {'requires' if needed else 'forbids'} {member}", f"identity.{member}", "bad-identity")
+
+
 def _name_or_empty(value):
     if value != "":
         name(value)

@@ -1,6 +1,6 @@
 """The outer objects: parts, manifests and pages (chapters 7 and 8), without their entries and records."""
 
-from . import forms
+from . import canonical, forms
 from .forms import bad, elements, hexadecimal, integer, members, within
 from .refusal import Refusal
 from .registry import KNOWN_FEATURES, LIMITS
@@ -34,13 +34,21 @@ def manifest(value):
         "omitted": (True, _omitted),
         "parts": (True, elements(_manifest_part, "writers")),
         "records": (True, elements(_page_of(forms.record_key))),
-        "tensors": (True, elements(_page_of(forms.identity))),
+        "tensors": (True, elements(_page_of(forms.tensor_identity))),
     })
-    for position, part in enumerate(value["parts"]):
-        within(f"/parts/{position}", _features_named, part["extensions"], value["features"])
-    _unique_paths([attachment["path"] for part in value["parts"] for attachment in part["attachments"]])
+    # From here on what several members have to do with each other, in the order of the chapters.
+    for number, listed in enumerate(value["tensors"]):
+        within(f"/tensors/{number}/first/5", forms.on_topology, listed["first"][5], value["topology"], "identity.scope")
+    for position, stated in enumerate(value["parts"]):
+        within(f"/parts/{position}", _features_named, stated["extensions"], value["features"])
+    within("/parts", unique_paths, [attachment["path"] for stated in value["parts"] for attachment in stated["attachments"]])
     if len(value["parts"]) != value["writers"]:
         raise bad(f"{len(value['parts'])} parts of {value['writers']} writers", "manifest.parts").at(prefix="/parts")
+    for kind in ("tensors", "records"):
+        if not forms.ascending([canonical.text(listed["first"]) for listed in value[kind]]):
+            raise bad("first keys are not strictly ascending", "manifest.firsts", "bad-order").at(prefix=f"/{kind}")
+    for number, listed in enumerate(value["records"]):
+        within(f"/records/{number}/first/2", forms.on_topology, listed["first"][2], value["topology"], "record.coordinate")
 
 
 def part(value):
@@ -67,13 +75,14 @@ def page(value, kind, number, version):
     preamble(value, kind, "page.number")
     if value["version"] != version:
         raise bad(f"version {value['version']}, that of the manifest is {version}", "open.page-version").at(prefix="/version")
-    if forms.is_count(value.get("page")) and value["page"] != number:
+    _required(value, "page", integer())
+    if value["page"] != number:
         raise bad(f"expected page {number}", "page.number", "bad-format").at(prefix="/page")
     members(value, {
         "entries" if kind == "tensors" else "records": (True, elements(forms.anything)),
         "format": (True, forms.anything),
         "kind": (True, forms.anything),
-        "page": (True, integer()),
+        "page": (True, forms.anything),
         "version": (True, forms.anything),
     })
 
@@ -122,6 +131,9 @@ def _attachment(value):
 
 def _shard(value):
     members(value, {"bytes": (True, integer()), "class": (True, forms.one_of("model", "state")), "crc_table": (True, _crc_table)})
+    table = value["crc_table"]
+    if table is not None and (table["count"] < 1 or table["offset"] + 4 * table["count"] > value["bytes"]):
+        raise bad("a table of no blocks, or one that leaves its shard", "part.table").at(prefix="/crc_table")
 
 
 def _crc_table(value):
@@ -213,10 +225,11 @@ def _contents(value):
         raise bad("components are not strictly ascending")
 
 
-def _unique_paths(paths):
+def unique_paths(paths):
+    """No two logical paths that differ only in case, and none a directory of another."""
     # With "/" before every other character, what lies under a path follows it directly.
     folded = sorted(path.lower().replace("/", "\0") for path in paths)
     for one, next_one in zip(folded, folded[1:]):
         if one == next_one or next_one.startswith(one + "\0"):
             shown = one.replace("\0", "/")
-            raise bad(f"logical path {shown!r} collides with another", "attachment.unique", "bad-path").at(prefix="/parts")
+            raise bad(f"logical path {shown!r} collides with another", "attachment.unique", "bad-path")

@@ -105,52 +105,24 @@ def width_of(bits):
     return bits // 8 if bits % 8 == 0 else 1
 
 
-def _plane(data, shift, mask):
-    """Each byte of data, shifted left (or right, if negative), and masked."""
-    if shift >= 0:
-        return bytes(data).translate(bytes((value << shift) & mask for value in range(256)))
-    return bytes(data).translate(bytes((value >> -shift) & mask for value in range(256)))
-
-
-def _merge(planes):
-    total = 0
-    for plane in planes:
-        total |= int.from_bytes(plane, "little")
-    return total.to_bytes(len(planes[0]), "little")
-
-
-def _group(bits):
-    """The least group of elements of so many bits that is whole bytes: (elements, bytes)."""
-    elements = 1
-    while elements * bits % 8:
-        elements += 1
-    return elements, elements * bits // 8
-
-
 def spread(data, count, bits):
     """Packed elements with width_of(bits) bytes each."""
     if bits % 8 == 0:
         return data
-    per_group, group = _group(bits)
-    data = bytes(data) + bytes(-len(data) % group)
-    out = bytearray(len(data) // group * per_group)
-    for index in range(per_group):
-        first, last = index * bits // 8, ((index + 1) * bits - 1) // 8
-        planes = [_plane(data[byte::group], 8 * byte - index * bits, (1 << bits) - 1) for byte in range(first, last + 1)]
-        out[index::per_group] = _merge(planes)
-    return out[:count]
+    out = bytearray(count)
+    for index in range(count):
+        byte, shift = divmod(index * bits, 8)
+        out[index] = int.from_bytes(data[byte:byte + 2], "little") >> shift & ((1 << bits) - 1)
+    return out
 
 
 def pack(elements, bits):
     """The inverse of spread; unused bits are zero."""
     if bits % 8 == 0:
         return elements
-    count = len(elements)
-    per_group, group = _group(bits)
-    elements = bytes(elements) + bytes(-count % per_group)
-    out = bytearray(len(elements) // per_group * group)
-    for byte in range(group):
-        first, last = byte * 8 // bits, (byte * 8 + 7) // bits
-        planes = [_plane(elements[index::per_group], index * bits - 8 * byte, 0xFF) for index in range(first, last + 1)]
-        out[byte::group] = _merge(planes)
-    return out[:packed_bytes(count, bits)]
+    out = bytearray(packed_bytes(len(elements), bits) + 1)
+    for index, element in enumerate(elements):
+        byte, shift = divmod(index * bits, 8)
+        out[byte] |= element << shift & 0xFF
+        out[byte + 1] |= element << shift >> 8
+    return out[:-1]

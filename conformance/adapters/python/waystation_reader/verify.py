@@ -34,7 +34,6 @@ class _Verifier:
         self.manifest = checkpoint.manifest
         self.report = report
         self.parts = []
-        self.combiner = crc32c.Combiner(self.manifest["block_bytes"])
 
     def run(self):
         for writer in range(len(self.manifest["parts"])):
@@ -67,7 +66,8 @@ class _Verifier:
 
     def part(self, writer):
         stated = self.manifest["parts"][writer]
-        data = self.directory.read(part_name(writer, stated["sha256"]))
+        name = part_name(writer, stated["sha256"])
+        data = self.directory.read(name)
         if hashlib.sha256(data).hexdigest() != stated["sha256"]:
             raise Refusal("digest-mismatch", "integrity.part", "not the SHA-256 that the manifest states")
         value = canonical.parse(data)
@@ -89,7 +89,7 @@ class _Verifier:
                 raise bad("records are not strictly ascending", "part.records", "bad-order").at(prefix=f"/records/{position}")
             records[key] = raw
             last = key
-        return Part(value, len(data), stated["sha256"], found, records)
+        return Part(name, len(data), stated["sha256"], value, found, records)
 
     @staticmethod
     def entry(raw, session, writer):
@@ -132,8 +132,7 @@ class _Verifier:
                 try:
                     layouts[writer, position] = shard.check(stated, pairs, part.value["block_bytes"]), stated["crc_table"]
                 except Refusal as refusal:
-                    name = part_name(writer, part.sha256)
-                    self.report(refusal.at(file=name, prefix=f"/shards/{position}"))
+                    self.report(refusal.at(file=part.file, prefix=f"/shards/{position}"))
         return layouts
 
     # derive
@@ -200,14 +199,8 @@ class _Verifier:
         blocks, total, last = [], 0, b""
         for offset in range(0, chunk.length, size):
             last = file.read(chunk.offset + offset, min(size, chunk.length - offset))
-            crc = crc32c.crc32c(last)
-            if offset == 0:
-                total = crc
-            elif len(last) == size:
-                total = self.combiner.append(total, crc)
-            else:
-                total = crc32c.crc32c(last, total)
-            blocks.append((chunk.offset + offset, crc))
+            total = crc32c.crc32c(last, total)
+            blocks.append((chunk.offset + offset, crc32c.crc32c(last) if chunk.length > size else total))
         sound = total == chunk.crc
         if not sound:
             found.append(Refusal("crc-mismatch", "integrity.all", f"chunk {chunk.at} of {tensor.key}", offset=chunk.offset))
