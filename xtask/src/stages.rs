@@ -122,7 +122,8 @@ fn model(root: &Path) -> Result<Outcome> {
     let fetched = real_model::fetch(root)?;
     let mut command = cargo_command(root);
     command.args(["test", "--locked", "--release", "-p", "waystation-cli"]);
-    command.args(["--features", "real-model", "--test", "real_model", "--", "--nocapture"]);
+    command.args(["--features", "real-model", "--test", "real_model", "--test", "memory"]);
+    command.args(["--", "--nocapture"]);
     command.env("WAYSTATION_REAL_MODEL", fetched.model).env("WAYSTATION_PYTHON", fetched.python);
     status(command)
 }

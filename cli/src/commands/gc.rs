@@ -50,6 +50,7 @@ fn why(why: Why) -> &'static str {
         Why::Latest => "is the latest",
         Why::Last => "is among the last",
         Why::Every => "is a step to keep",
+        Why::NothingBetter => "is rejected, and there is nothing better",
         Why::Pinned => "is pinned",
         Why::Writing => "may still be written",
         Why::Damaged => "is damaged; look at it with verify",

@@ -149,7 +149,7 @@ pub const COVER_EXACT: &str = "cover.exact";
 pub const COMPANION_ROLE: &str = "companion.role";
 /// A reader asked for a region of a flat companion MUST refuse it unless the region and every chunk that it meets are each a run of the flattened shape that begins at a multiple of `block` and ends at one or at the end of the tensor. (Reader)
 pub const COMPANION_REGION: &str = "companion.region";
-/// A program that splits a checkpoint anew MUST keep the boxes of a flat companion that it cannot read whole, and their bytes as they are. (Keeper)
+/// A program that splits a checkpoint anew MUST keep the boxes of a flat companion that it cannot read whole, and their bytes as they are; and the boxes of the tensors of its component, name, scope and shape, which it may accompany. (Keeper)
 pub const COMPANION_REWRITE: &str = "companion.rewrite";
 /// The offsets, table indices, `crc_table` and `bytes` that a part gives for a shard MUST be those that this function gives for the shard's chunks in the order of their offsets. (Both)
 pub const SHARD_LAYOUT: &str = "shard.layout";
@@ -303,13 +303,13 @@ pub const RUN_PIN: &str = "run.pin";
 pub const GC_KEPT: &str = "gc.kept";
 /// For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, then remove the other files by name and at last the directory, relative to handles of the directories, without recursion and without following links. (Keeper)
 pub const GC_ORDER: &str = "gc.order";
-/// An uncommitted attempt MUST NOT be deleted unless its timeline is below that of the newest complete checkpoint, or it is older than an age that the caller gave. (Keeper)
+/// An uncommitted attempt MUST NOT be deleted unless its timeline is below that of what `latest` would return, or it is older than an age that the caller gave. (Keeper)
 pub const GC_UNCOMMITTED: &str = "gc.uncommitted";
 /// A keeper that finds a subdirectory in a victim MUST leave it, and the victim's directory, in place and say so. (Keeper)
 pub const GC_UNNAMED: &str = "gc.unnamed";
 /// Salvage commits an attempt from its parts alone. (Keeper)
 pub const SALVAGE_VERIFY: &str = "salvage.verify";
-/// Where a manifest, page or commit file is there with other bytes than derived, salvage MUST refuse, unless its caller asked to discard the root; then it removes the commit file, fsyncs, removes the differing files, fsyncs, and commits. (Keeper)
+/// Where a manifest, page or commit file is there with other bytes than derived, or a page that is not derived, salvage MUST refuse, unless its caller asked to discard the root; then it removes the commit file, fsyncs, removes the differing files, fsyncs, and commits. (Keeper)
 pub const SALVAGE_CONFLICT: &str = "salvage.conflict";
 /// A copy MUST be made in a new directory, verified against the digests and checksums while it is made, fsynced, and given its commit file last. (Keeper)
 pub const COPY_ORDER: &str = "copy.order";
@@ -858,7 +858,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[Code::BlockBoundary],
         chapter: "05-tensors.md",
-        text: "A program that splits a checkpoint anew MUST keep the boxes of a flat companion that it cannot read whole, and their bytes as they are. A program that lists or exports whole tensors answers `block-boundary` for it and goes on with the others.",
+        text: "A program that splits a checkpoint anew MUST keep the boxes of a flat companion that it cannot read whole, and their bytes as they are; and the boxes of the tensors of its component, name, scope and shape, which it may accompany. A program that lists or exports whole tensors answers `block-boundary` for it and goes on with the others.",
     },
     RuleInfo {
         id: SHARD_LAYOUT,
@@ -1458,7 +1458,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[Code::Kept],
         chapter: "11-commit.md",
-        text: "A keeper MUST NOT delete what `latest` would return, and counts only complete, not rejected checkpoints as kept. It fsyncs the kept ones' directories and the run before it deletes anything.",
+        text: "A keeper MUST NOT delete what `latest` would return, and counts only complete, not rejected checkpoints as kept. Where there is none that is not rejected, it deletes no checkpoint. A committed directory that is not complete, or of which nothing can be known, is never deleted and never counts as kept. It fsyncs the kept ones' directories and the run before it deletes anything.",
     },
     RuleInfo {
         id: GC_ORDER,
@@ -1474,7 +1474,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "11-commit.md",
-        text: "An uncommitted attempt MUST NOT be deleted unless its timeline is below that of the newest complete checkpoint, or it is older than an age that the caller gave.",
+        text: "An uncommitted attempt MUST NOT be deleted unless its timeline is below that of what `latest` would return, or it is older than an age that the caller gave.",
     },
     RuleInfo {
         id: GC_UNNAMED,
@@ -1498,7 +1498,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[Code::CommitConflict],
         chapter: "11-commit.md",
-        text: "Where a manifest, page or commit file is there with other bytes than derived, salvage MUST refuse, unless its caller asked to discard the root; then it removes the commit file, fsyncs, removes the differing files, fsyncs, and commits.",
+        text: "Where a manifest, page or commit file is there with other bytes than derived, or a page that is not derived, salvage MUST refuse, unless its caller asked to discard the root; then it removes the commit file, fsyncs, removes the differing files, fsyncs, and commits.",
     },
     RuleInfo {
         id: COPY_ORDER,
@@ -1642,7 +1642,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "13-versions.md",
-        text: "A program that writes a checkpoint again (reshard, convert) MUST carry the extension data of features it does not know when `on_rewrite` is `keep`, and leave it out, with the feature, when it is `drop`.",
+        text: "A program that writes a checkpoint again (reshard, convert) MUST carry the extension data of features it does not know when `on_rewrite` is `keep`, and leave it out, with the feature, when it is `drop`. A feature without extension data is left out.",
     },
     RuleInfo {
         id: LIMIT_VALUE,
