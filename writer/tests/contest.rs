@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use waystation_format::{Code, Incarnation, names};
-use waystation_reader::{NoProgress, VerifyOptions, latest, verify};
+use waystation_reader::{NoProgress, latest};
 use waystation_store::open_path;
 use waystation_writer::{SalvageOptions, commit, salvage};
 
-use processes::content::{self, WRITERS};
+use processes::content::WRITERS;
 use processes::stop_at::{Among, Moment, Stop};
 use processes::{End, Job, Process, Role};
 
@@ -53,15 +53,6 @@ fn parts(path: &Path, step: u64) -> Job {
     job
 }
 
-/// `job` saved what is now the latest, and nothing is wrong with it.
-fn check_latest(job: &Job) {
-    let latest = latest(&open_path(&job.path).unwrap()).unwrap();
-    assert_eq!(latest.name, job.name(), "{:?}", latest.skipped);
-    let report = verify(&latest.store, &VerifyOptions::default()).unwrap();
-    assert!(report.ok, "{:?}", report.findings);
-    content::check(&latest.store, job.step, job.timeline());
-}
-
 #[test]
 fn two_committers_at_once_both_succeed() {
     let (directory, _) = run();
@@ -70,7 +61,7 @@ fn two_committers_at_once_both_succeed() {
         let both = [job.start_free(Role::Committer), job.start_free(Role::Waiting)];
         let [one, other] = both.map(Process::succeed);
         assert_eq!(one, other);
-        check_latest(&job);
+        job.check_latest();
     }
 }
 
@@ -89,10 +80,10 @@ fn two_committers_at_every_distance_both_succeed() {
         let mut first = job.start_at(Role::Committer, before_change(nth));
         assert!(first.stopped());
         let second = job.start(Role::Committer).succeed();
-        check_latest(&job);
+        job.check_latest();
         first.resume();
         assert_eq!(first.succeed(), second, "{nth}");
-        check_latest(&job);
+        job.check_latest();
     }
 }
 
@@ -112,13 +103,13 @@ fn a_restarted_writer_does_not_rejoin() {
     job.start(Role::Writer(0)).succeed();
     let message = job.start(Role::Committer).fail(Code::WriterMissing, "part.all-writers");
     assert!(message.ends_with("none of 1"), "{message}");
-    check_latest(&old);
+    old.check_latest();
     // Nor into what is a checkpoint.
     old.start(Role::Writer(1)).fail(Code::Exists, "writer.restart");
-    check_latest(&old);
+    old.check_latest();
     let next = Job::next(directory.path(), 2);
     next.save();
-    check_latest(&next);
+    next.check_latest();
 }
 
 /// The launcher lost sight of a writer and started it again while it still lives: both look before
@@ -141,7 +132,7 @@ fn one_writer_twice_is_no_checkpoint() {
     let attempt = job.attempt().unwrap();
     let refused = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap_err();
     assert_eq!((refused.code(), refused.rule_id()), (Code::Ambiguous, Some("salvage.verify")));
-    check_latest(&old);
+    old.check_latest();
 }
 
 /// The same with one incarnation for both: files are made exclusively.
@@ -159,9 +150,9 @@ fn two_writers_never_share_a_file() {
     for writer in [0, 2] {
         job.start(Role::Writer(writer)).succeed();
     }
-    check_latest(&old);
+    old.check_latest();
     job.start(Role::Committer).succeed();
-    check_latest(&job);
+    job.check_latest();
 }
 
 /// A job is taken for dead and another begins; then the first one goes on.
@@ -181,11 +172,11 @@ fn a_job_that_comes_back_is_fenced() {
     asleep.resume();
     asleep.succeed();
     zombie.start(Role::Committer).fail(Code::Fenced, "commit.fence");
-    check_latest(&next);
+    next.check_latest();
     let mut again = zombie.clone();
     again.step = 10;
     again.start(Role::Coordinator).fail(Code::Fenced, "commit.fence");
-    check_latest(&next);
+    next.check_latest();
     assert_eq!(zombie.attempt().unwrap().stat(names::MANIFEST).unwrap(), None);
 }
 
@@ -213,7 +204,7 @@ fn a_committer_that_comes_back_changes_nothing() {
             End::Done(_) => done += 1,
             other => panic!("{nth}: {other:?}"),
         }
-        check_latest(&next);
+        next.check_latest();
     }
     assert!(fenced > 0 && done > 0, "{fenced} fenced, {done} done");
 }
@@ -239,16 +230,16 @@ fn a_copy_cut_short_is_no_checkpoint() {
     let files = files(&job);
     assert_eq!(files.last().unwrap().0, names::COMMIT);
     for (name, from) in &files {
-        check_latest(&old);
+        old.check_latest();
         let bytes = fs::read(from).unwrap();
         fs::write(to.join(name), &bytes[..bytes.len() / 2]).unwrap();
         if name != names::COMMIT {
-            check_latest(&old);
+            old.check_latest();
         }
         fs::write(to.join(name), &bytes).unwrap();
     }
-    let copy = Job { path: directory.path().to_owned(), ..job };
-    check_latest(&copy);
+    let copy = job.at(directory.path());
+    copy.check_latest();
 }
 
 /// Copied in any other order, with the commit file before the rest: seen, and skipped.
@@ -272,9 +263,9 @@ fn a_commit_file_without_the_rest_is_skipped() {
         assert_eq!(*name, job.name());
         why.code()
     };
-    let copy = Job { path: directory.path().to_owned(), ..job.clone() };
+    let copy = job.at(directory.path());
     for (name, from) in &files {
-        check_latest(&copy);
+        copy.check_latest();
         let there = to.join(name);
         fs::remove_file(&there).unwrap();
         let (missing, half) = match name.as_str() {
@@ -293,7 +284,7 @@ fn a_commit_file_without_the_rest_is_skipped() {
         fs::remove_file(to.join(name)).unwrap();
     }
     assert_eq!(skipped(), Code::FileMissing);
-    check_latest(&old);
+    old.check_latest();
     // No attempt of it either: there are no parts.
     let attempt = copy.attempt().unwrap();
     let refused = commit(&attempt, &copy.options(), &NoProgress).unwrap_err();

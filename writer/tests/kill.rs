@@ -18,20 +18,22 @@
 mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use tempfile::TempDir;
 use waystation_format::{Code, Digest, names, rule};
-use waystation_reader::{Latest, NoProgress, State, VerifyOptions, latest, list, verify};
+use waystation_reader::{NoProgress, State, latest, list};
 use waystation_store::{Store, open_path};
 use waystation_writer::{CommitOptions, GcPolicy, SalvageOptions, commit, gc, salvage};
 
 use processes::content::{self, Rng, WRITERS};
+use processes::deck::{AROUND, Deck};
 use processes::stop_at::{Among, Counts, Moment, Stop};
+use processes::window::{Found, Window};
 use processes::{End, Job, Process, Role};
 
 /// Of all: stopped at a call and killed there.
@@ -50,165 +52,14 @@ fn process() {
     processes::play();
 }
 
-/// What was on disk when everything stopped: the table of chapter 11. `Before` is before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Window {
-    Before,
-    W1,
-    W2,
-    W3,
-    W4,
-    W5,
-    W6,
-    W7,
-    W8,
-    W9,
-}
-
-impl Window {
-    const TABLE: [(Self, &'static str, &'static str); 10] = [
-        (Self::Before, "-", "no directory yet"),
-        (Self::W1, "W1", "directory made"),
-        (Self::W2, "W2", "first shard created"),
-        (Self::W3, "W3", "first shard synced"),
-        (Self::W4, "W4", "first part linked"),
-        (Self::W5, "W5", "last part linked"),
-        (Self::W6, "W6", "first page linked"),
-        (Self::W7, "W7", "manifest linked"),
-        (Self::W8, "W8", "commit file linked"),
-        (Self::W9, "W9", "run synced"),
-    ];
-
-    /// Out of the files that are there; where files do not tell, of what the dead said.
-    fn of(job: &Job, dead: &[Process]) -> (Self, Found) {
-        let did = |begin: &str| {
-            let begin = format!("did fsync {begin}");
-            dead.iter().any(|process| process.said.iter().any(|line| line.starts_with(&begin)))
-        };
-        let Some(attempt) = job.attempt() else { return (Self::Before, Found::default()) };
-        let found = Found::in_attempt(&attempt);
-        let name = job.name();
-        let window = if found.commit {
-            let committed = dead.iter().any(|process| {
-                let mut lines = process.said.iter();
-                lines.any(|line| line.ends_with(&format!("/{}", names::COMMIT)))
-                    && lines.any(|line| line == "did fsync .")
-            });
-            if committed { Self::W9 } else { Self::W8 }
-        } else if found.manifest {
-            Self::W7
-        } else if found.pages > 0 {
-            Self::W6
-        } else if found.parts.len() == WRITERS as usize {
-            Self::W5
-        } else if !found.parts.is_empty() {
-            Self::W4
-        } else if found.shards == 0 {
-            Self::W1
-        } else if did(&format!("{name}/model-")) || did(&format!("{name}/state-")) {
-            Self::W3
-        } else {
-            Self::W2
-        };
-        (window, found)
-    }
-}
-
-/// The files of an attempt, by kind.
-#[derive(Debug, Default)]
-struct Found {
-    shards: usize,
-    /// Writers.
-    parts: BTreeSet<u32>,
-    pages: usize,
-    manifest: bool,
-    commit: bool,
-    temporaries: usize,
-}
-
-impl Found {
-    fn in_attempt(attempt: &Arc<dyn Store>) -> Self {
-        let mut found = Self::default();
-        for listed in attempt.list().unwrap() {
-            let name = listed.name.as_str();
-            if names::parse_shard(name).is_some() {
-                found.shards += 1;
-            } else if let Some((writer, _)) = names::parse_part(name) {
-                found.parts.insert(writer);
-            } else if names::parse_tensors_page(name).is_some()
-                || names::parse_records_page(name).is_some()
-            {
-                found.pages += 1;
-            } else if names::is_temporary(name) {
-                found.temporaries += 1;
-            }
-            found.manifest |= name == names::MANIFEST;
-            found.commit |= name == names::COMMIT;
-        }
-        found
-    }
-
-    fn has_all_parts(&self) -> bool {
-        self.parts.len() == WRITERS as usize
-    }
-}
-
-/// A checkpoint that must be there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
-    name: String,
-    step: u64,
-    timeline: u32,
-}
-
-impl Known {
-    fn of(job: &Job) -> Self {
-        Self { name: job.name(), step: job.step, timeline: job.timeline() }
-    }
-}
-
-/// The latest checkpoint is this one, whole, with nothing wrong and the content it must have.
-fn check_latest(run: &Arc<dyn Store>, known: &Known) -> Latest {
-    let latest = latest(run).unwrap();
-    assert_eq!(latest.name, known.name, "{:?}", latest.skipped);
-    let report = verify(&latest.store, &VerifyOptions::default()).unwrap();
-    assert!(report.ok && report.findings.is_empty(), "{:?}", report.findings);
-    assert_eq!(report.digest, Some(latest.digest));
-    content::check(&latest.store, known.step, known.timeline);
-    latest
-}
-
-/// Calls at which to stop: all of them in random order, and again.
-struct Deck {
-    all: Vec<Stop>,
-    left: Vec<Stop>,
-}
-
-impl Deck {
-    fn new(counts: Counts, among: Among, moments: &[Moment]) -> Self {
-        let stops = (1..=counts.of(among))
-            .flat_map(|nth| moments.iter().map(move |&moment| Stop { among, nth, moment }));
-        Self { all: stops.collect(), left: Vec::new() }
-    }
-
-    fn draw(&mut self, rng: &mut Rng) -> Stop {
-        if self.left.is_empty() {
-            self.left.clone_from(&self.all);
-        }
-        let at = rng.below(self.left.len() as u64) as usize;
-        self.left.swap_remove(at)
-    }
-}
-
 /// Where each kind of process may be stopped.
 struct Decks {
     coordinator: Deck,
     /// By writer: every call; every change; every write in its middle.
     writers: Vec<[Deck; 3]>,
-    committer: [Deck; 2],
+    committer_changes: Deck,
+    committer_calls: Deck,
 }
-
-const AROUND: [Moment; 2] = [Moment::Before, Moment::After];
 
 impl Decks {
     fn new(coordinator: Counts, writers: &[Counts], committer: Counts) -> Self {
@@ -222,10 +73,8 @@ impl Decks {
         Self {
             coordinator: Deck::new(coordinator, Among::Calls, &AROUND),
             writers: writers.iter().map(writer).collect(),
-            committer: [
-                Deck::new(committer, Among::Changes, &AROUND),
-                Deck::new(committer, Among::Calls, &AROUND),
-            ],
+            committer_changes: Deck::new(committer, Among::Changes, &AROUND),
+            committer_calls: Deck::new(committer, Among::Calls, &AROUND),
         }
     }
 }
@@ -239,8 +88,10 @@ enum How {
     WriterAfter(u32),
     /// In one of the writers, while the others go on to their end.
     WriterAmong,
-    /// In the committer.
-    Committer,
+    /// At a change of the committer.
+    CommitterChange,
+    /// At any call of the committer.
+    CommitterCall,
     /// All at once after a random time.
     TimedAll,
     /// One at a random time, while the others go on to their end.
@@ -272,7 +123,7 @@ struct Sweep {
     decks: Decks,
     /// Of a whole job.
     duration: Duration,
-    latest: Known,
+    latest: Job,
     step: u64,
     /// Recoveries of attempts with all parts, and of those without.
     turns: usize,
@@ -289,11 +140,13 @@ fn three_hundred_kills() {
     let begin = Instant::now();
     let mut sweep = Sweep::new(seed);
     let mut plan = vec![How::Coordinator; 10];
-    plan.extend([How::WriterAfter(0); 60]);
+    plan.extend([How::WriterAfter(0); 55]);
     plan.extend([How::WriterAfter(1); 30]);
     plan.extend([How::WriterAfter(2); 30]);
     plan.extend([How::WriterAmong; 30]);
-    plan.extend([How::Committer; 60]);
+    // All of them, so that no window is left out.
+    plan.extend([How::CommitterChange; 50]);
+    plan.extend([How::CommitterCall; 15]);
     assert_eq!(plan.len(), STEPPED);
     plan.extend([How::TimedAll; 55]);
     plan.extend([How::TimedOne; 25]);
@@ -341,7 +194,7 @@ impl Sweep {
             rng: Rng(seed),
             decks: Decks::new(coordinator, &writers, committer),
             duration: Duration::ZERO,
-            latest: Known::of(&job),
+            latest: job.clone(),
             step: 1,
             turns: 0,
             rows: BTreeMap::new(),
@@ -379,7 +232,7 @@ impl Sweep {
             assert!(matches!(process.end(), End::Done(_)), "{:?}", process.said);
         }
         let took = begin.elapsed();
-        self.latest = Known::of(&job);
+        self.latest = job.clone();
         took
     }
 
@@ -394,15 +247,13 @@ impl Sweep {
         let (window, found) = Window::of(&job, &dead);
         drop(dead);
         let is_new = found.commit;
-        let new = Known::of(&job);
-        let expected = if is_new { &new } else { &self.latest };
-        let latest = check_latest(&self.run, expected);
+        let latest = if is_new { job.check_latest() } else { self.latest.check_latest() };
         let skipped: Vec<(&str, Code)> =
             latest.skipped.iter().map(|(name, e)| (name.as_str(), e.code())).collect();
         if is_new || window == Window::Before {
             assert_eq!(skipped, [], "{how:?}");
         } else {
-            assert_eq!(skipped, [(new.name.as_str(), Code::NotCommitted)], "{how:?}");
+            assert_eq!(skipped, [(job.name().as_str(), Code::NotCommitted)], "{how:?}");
         }
         if killed > 0 {
             self.kills += 1;
@@ -450,8 +301,11 @@ impl Sweep {
             }
             _ => {
                 took_part.extend((0..WRITERS).map(|n| finish(job, nth(n))));
-                let deck = self.rng.below(3) as usize / 2;
-                let stop = self.decks.committer[deck].draw(&mut self.rng);
+                let deck = match how {
+                    How::CommitterChange => &mut self.decks.committer_changes,
+                    _ => &mut self.decks.committer_calls,
+                };
+                let stop = deck.draw(&mut self.rng);
                 took_part.push(kill_at(job, Role::Committer, stop));
             }
         }
@@ -465,8 +319,9 @@ impl Sweep {
 
     /// Runs the whole job at once and kills all of it, or one process, after a random time.
     fn time_out(&mut self, job: &Job, all: bool) -> (usize, Vec<Process>) {
-        let share = self.rng.below(1000) as f64 / 1000.0;
-        let end = Instant::now() + self.duration.mul_f64(0.05 + 0.95 * share);
+        // Rather late than early: a good part of a job is starting processes.
+        let share = (self.rng.below(1000) as f64 / 1000.0).sqrt();
+        let end = Instant::now() + self.duration.mul_f64(share);
         let mut coordinator = job.start_free(Role::Coordinator);
         while coordinator.is_running() && Instant::now() < end {
             thread::sleep(Duration::from_micros(200));
@@ -496,14 +351,13 @@ impl Sweep {
 
     /// What a user does next. Afterwards the job's save or that of a newer one is the latest.
     fn recover(&mut self, job: &Job, window: Window, found: &Found) {
-        let new = Known::of(job);
         let options = job.options();
         let Some(attempt) = job.attempt() else { return self.retry(window) };
         if found.commit {
             let again = commit(&attempt, &options, &NoProgress).unwrap();
             assert!(again.already);
             assert_eq!(again.digest, latest(&self.run).unwrap().digest);
-            self.latest = new;
+            self.latest = job.clone();
             return;
         }
         if !found.has_all_parts() {
@@ -518,11 +372,11 @@ impl Sweep {
                 self.retry(window);
                 let late = commit(&attempt, &options, &NoProgress).unwrap_err();
                 assert_eq!((late.code(), late.rule_id()), (Code::Fenced, Some(rule::COMMIT_FENCE)));
-                return drop(check_latest(&self.run, &self.latest));
+                return drop(self.latest.check_latest());
             }
         };
-        assert_eq!(check_latest(&self.run, &new).digest, digest);
-        self.latest = new;
+        assert_eq!(job.check_latest().digest, digest);
+        self.latest = job.clone();
     }
 
     fn commit(
@@ -551,8 +405,8 @@ impl Sweep {
     fn retry(&mut self, window: Window) {
         let job = Job::next(self.path(), self.step);
         job.save();
-        self.latest = Known::of(&job);
-        check_latest(&self.run, &self.latest);
+        self.latest = job.clone();
+        self.latest.check_latest();
         self.rows.entry(window).or_default().retry += 1;
     }
 
@@ -566,7 +420,7 @@ impl Sweep {
             assert!(matches!(attempt.state, State::Complete { .. }), "{attempt:?}");
         }
         let latest = latest(&self.run).unwrap();
-        assert_eq!(latest.name, self.latest.name);
+        assert_eq!(latest.name, self.latest.name());
         assert!(latest.skipped.is_empty());
         assert_eq!(job.attempt().is_some(), left.iter().any(|left| left.name == job.name()));
     }
@@ -626,4 +480,108 @@ fn refused(attempt: &Arc<dyn Store>, options: &CommitOptions, found: &Found) {
         assert_eq!(error.code(), Code::WriterMissing, "{error}");
         assert!(found.parts.is_empty() || error.message().ends_with(&names), "{error}");
     }
+}
+
+/// A run at `to` with the same files as the one at `from`.
+fn copy_run(from: &Path, to: &Path) {
+    for attempt in list(&open_path(from).unwrap()).unwrap() {
+        let (from, to) = (from.join(&attempt.name), to.join(&attempt.name));
+        fs::create_dir(&to).unwrap();
+        for file in open_path(&from).unwrap().list().unwrap() {
+            fs::copy(from.join(&file.name), to.join(&file.name)).unwrap();
+        }
+    }
+}
+
+/// Kills a process before and after every change that it makes, each time in a copy of the run, and
+/// hands the run to `check`. Gives the number of kills.
+fn kill_everywhere(job: &Job, role: Role, check: impl Fn(&Job, Stop)) -> usize {
+    let in_copy = |work: &mut dyn FnMut(&Job)| {
+        let directory = tempfile::tempdir().unwrap();
+        copy_run(&job.path, directory.path());
+        work(&job.at(directory.path()));
+    };
+    let mut stops = Vec::new();
+    in_copy(&mut |job| {
+        let mut process = job.start(role);
+        assert!(matches!(process.end(), End::Done(_)), "{:?}", process.said);
+        stops = Deck::new(process.counts(), Among::Changes, &AROUND).all;
+    });
+    for &stop in &stops {
+        in_copy(&mut |job| {
+            drop(kill_at(job, role, stop));
+            check(job, stop);
+        });
+    }
+    stops.len()
+}
+
+/// A keeper that dies while it deletes leaves nothing that passes for a checkpoint, and the next
+/// one ends its work.
+#[test]
+fn a_keeper_killed_at_every_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let [older, dead, kept] = [1, 2, 3].map(|step| {
+        let job = Job::next(directory.path(), step);
+        job.save();
+        job
+    });
+    fs::remove_file(dead.path.join(dead.name()).join(names::COMMIT)).unwrap();
+    let kills = kill_everywhere(&kept, Role::Keeper, |job, stop| {
+        let run = open_path(&job.path).unwrap();
+        job.check_latest();
+        for attempt in list(&run).unwrap() {
+            let name = &attempt.name;
+            match attempt.state {
+                State::Complete { .. } => assert!(*name != dead.name(), "{stop}"),
+                State::Uncommitted | State::Deleted => assert!(*name != job.name(), "{stop}"),
+                other => panic!("{stop}: {name} is {other:?}"),
+            }
+        }
+        if let Some(older) = older.at(&job.path).attempt()
+            && older.stat(names::COMMIT).unwrap().is_some()
+            && older.stat(names::DELETED).unwrap().is_none()
+        {
+            content::check(&older, 1, 1);
+        }
+        job.start(Role::Keeper).succeed();
+        let left: Vec<String> = list(&run).unwrap().into_iter().map(|left| left.name).collect();
+        assert_eq!(left, [job.name()], "{stop}");
+        job.check_latest();
+    });
+    println!("a keeper: {kills} kills");
+}
+
+/// Salvage that dies while it replaces a broken root never leaves a commit file above it.
+#[test]
+fn salvage_killed_at_every_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let old = Job::next(directory.path(), 1);
+    old.save();
+    let broken = Job::next(directory.path(), 2);
+    broken.save();
+    let attempt = broken.path.join(broken.name());
+    for name in [names::MANIFEST, "tensors-00000.json"] {
+        let mut bytes = fs::read(attempt.join(name)).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(attempt.join(name), bytes).unwrap();
+    }
+    let kills = kill_everywhere(&broken, Role::Salvager, |job, stop| {
+        let run = open_path(&job.path).unwrap();
+        let found = latest(&run).unwrap();
+        if found.name == job.name() {
+            job.check_latest();
+        } else {
+            old.at(&job.path).check_latest();
+            let why: Vec<Code> = found.skipped.iter().map(|(_, e)| e.code()).collect();
+            assert!(
+                matches!(why[..], [Code::DigestMismatch | Code::NotCommitted]),
+                "{stop} {why:?}"
+            );
+        }
+        job.start(Role::Salvager).succeed();
+        job.check_latest();
+    });
+    println!("salvage: {kills} kills");
 }

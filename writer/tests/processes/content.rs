@@ -86,8 +86,12 @@ impl Known {
 /// Bytes that look random and are always the same.
 fn noise(seed: u64, length: u64) -> Vec<u8> {
     let mut rng = Rng(seed);
-    let words = (0..length.div_ceil(8)).flat_map(|_| rng.next().to_le_bytes());
-    words.take(length as usize).collect()
+    let mut bytes = Vec::with_capacity(length as usize + 8);
+    while bytes.len() < length as usize {
+        bytes.extend_from_slice(&rng.next().to_le_bytes());
+    }
+    bytes.truncate(length as usize);
+    bytes
 }
 
 /// SplitMix64.
@@ -134,19 +138,22 @@ fn alias() -> Alias {
     Alias { component, name, role: Role::Param, of: Identity::param("embed.weight") }
 }
 
+/// Declared chunks and their bytes.
+pub type Chunks = Vec<(ChunkId, Vec<u8>)>;
+
 /// Says and lays out what `writer` writes. With the chunks and their bytes.
 pub fn lay_out(
     mut session: Session,
     common: &Common,
     writer: u32,
     threads: usize,
-) -> Result<(Writing, Vec<(ChunkId, Vec<u8>)>)> {
+) -> Result<(Writing, Chunks)> {
     let (step, timeline) = (common.step, common.attempt.timeline);
     let mut options = SessionOptions::default();
     options.shard_target_bytes = SHARD_TARGET_BYTES;
     options.threads = threads;
     session.set_options(options);
-    let mut chunks = Vec::new();
+    let mut chunks = Chunks::new();
     for known in tensors(step, timeline) {
         for (_, region) in known.boxes.iter().filter(|(of, _)| *of == writer) {
             chunks.push((session.chunk(&known.decl, region)?, known.region(region)));
@@ -165,7 +172,7 @@ pub fn lay_out(
 }
 
 /// Writes all chunks, a piece at a time.
-pub fn write(writing: &Writing, chunks: &[(ChunkId, Vec<u8>)]) -> Result<()> {
+pub fn write(writing: &Writing, chunks: &Chunks) -> Result<()> {
     for (id, bytes) in chunks {
         for (piece, bytes) in (0..).zip(bytes.chunks(PIECE)) {
             writing.write(*id, piece * PIECE as u64, bytes)?;

@@ -18,7 +18,9 @@
 )]
 
 pub mod content;
+pub mod deck;
 pub mod stop_at;
+pub mod window;
 
 use std::collections::HashMap;
 use std::env;
@@ -33,7 +35,7 @@ use std::time::Duration;
 
 use waystation_format::common::Topology;
 use waystation_format::{Code, Digest, Error, Incarnation, Result, names};
-use waystation_reader::{NoProgress, latest};
+use waystation_reader::{Latest, NoProgress, VerifyOptions, latest, verify};
 use waystation_store::{DirStore, PosixFs, Store, open_path};
 use waystation_writer::{
     CommitOptions, GcPolicy, SalvageOptions, Session, SessionPlan, commit, gc, make_attempt,
@@ -132,6 +134,22 @@ impl Job {
             (0..WRITERS).map(|writer| self.start(Role::Writer(writer))).collect();
         writers.into_iter().for_each(|writer| drop(writer.succeed()));
         self.start(Role::Committer).succeed();
+    }
+
+    /// What it saved is the latest of its run: whole, nothing wrong, and the content it must have.
+    pub fn check_latest(&self) -> Latest {
+        let latest = latest(&open_path(&self.path).unwrap()).unwrap();
+        assert_eq!(latest.name, self.name(), "{:?}", latest.skipped);
+        let report = verify(&latest.store, &VerifyOptions::default()).unwrap();
+        assert!(report.ok && report.findings.is_empty(), "{:?}", report.findings);
+        assert_eq!(report.digest, Some(latest.digest));
+        content::check(&latest.store, self.step, self.timeline());
+        latest
+    }
+
+    /// The same job, in a copy of its run.
+    pub fn at(&self, path: &Path) -> Self {
+        Self { path: path.to_owned(), ..self.clone() }
     }
 
     fn command(&self, role: Role, stop: Option<Stop>, threads: usize) -> Command {
