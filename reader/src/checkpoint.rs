@@ -11,13 +11,13 @@ use std::sync::Arc;
 use waystation_format::entry::{Alias, Entry, Tensor};
 use waystation_format::manifest::Manifest;
 use waystation_format::record::{Record, RecordKey};
-use waystation_format::{Code, Digest, Error, Identity, Region, Result, names, rule};
+use waystation_format::{Code, Digest, Error, Identity, Region, Result, rule};
 use waystation_store::{Store, open_path};
 
 use crate::complete::{complete, zeroed};
 use crate::links::TrustedLinks;
 use crate::options::{OpenOptions, threads};
-use crate::pages::{Entries, Pages, page_of};
+use crate::pages::{Entries, Pages, check_target, page_of};
 use crate::plan::{Builder, Plan, Want};
 use crate::read::Backend;
 use crate::shards::Shards;
@@ -111,7 +111,8 @@ impl Checkpoint {
         u32::try_from(self.manifest.tensors.len()).unwrap_or(u32::MAX)
     }
 
-    /// All tensors and aliases, ascending by identity key, page by page. It ends after an error.
+    /// All tensors and aliases, ascending by identity key, page by page. It ends after an error. The
+    /// targets of aliases are not looked at.
     pub fn entries(&self) -> impl Iterator<Item = Result<Arc<Entry>>> + '_ {
         self.entries_in_pages(0..self.tensor_pages())
     }
@@ -147,19 +148,16 @@ impl Checkpoint {
     /// The tensor or alias of an identity, `None` when there is none.
     ///
     /// # Errors
-    /// Breaches of the page that would hold it; `bad-alias` when it is an alias of nothing.
+    /// Breaches of the page that would hold it. The target of an alias is not looked at.
     pub fn find(&self, identity: &Identity) -> Result<Option<Arc<Entry>>> {
-        let found = self.find_key(&identity.key())?;
-        if let Some(Entry::Alias(alias)) = found.as_deref() {
-            self.target(alias)?;
-        }
-        Ok(found)
+        self.find_key(&identity.key())
     }
 
     /// A tensor, by its own identity or by that of an alias of it.
     ///
     /// # Errors
-    /// As [`find`](Self::find); `not-found` when there is none.
+    /// As [`find`](Self::find); `not-found` when there is none; `bad-alias` when it is an alias of
+    /// what is no tensor with elements.
     pub fn tensor(&self, identity: &Identity) -> Result<TensorRef<'_>> {
         let key = identity.key();
         let found = self.find_key(&key)?.ok_or_else(|| {
@@ -172,7 +170,7 @@ impl Checkpoint {
     /// The tensor of an entry of this checkpoint; of an alias, its target.
     ///
     /// # Errors
-    /// `bad-alias` when it is an alias of nothing, breaches of the page that would hold the target.
+    /// `bad-alias` when it is an alias of what is no tensor with elements, breaches of the page that would hold the target.
     pub fn tensor_of(&self, entry: &Arc<Entry>) -> Result<TensorRef<'_>> {
         let target = match &**entry {
             Entry::Tensor(_) => Arc::clone(entry),
@@ -281,36 +279,15 @@ impl Checkpoint {
     }
 
     fn find_key(&self, key: &str) -> Result<Option<Arc<Entry>>> {
-        let Some(page) = page_of(&self.manifest.tensors, key) else { return Ok(None) };
-        let page = self.page(page)?;
-        Ok(page.search(key).ok().and_then(|at| page.entries.get(at)).cloned())
+        self.pages.find(&*self.store, &self.manifest, key)
     }
 
     /// The tensor that an alias names.
     fn target(&self, alias: &Alias) -> Result<Arc<Entry>> {
-        let broken = |rule: &'static str, message: &str| {
-            let page = page_of(&self.manifest.tensors, &alias.identity().key()).unwrap_or(0);
-            Error::rule(Code::BadAlias, rule, message)
-                .in_file(names::tensors_page(page))
-                .in_tensor(alias.identity().key())
-        };
         let target = self.find_key(&alias.of.key())?;
-        match target.as_deref() {
-            Some(Entry::Tensor(tensor)) if !tensor.chunks.is_empty() => {}
-            Some(Entry::Tensor(_)) => {
-                let message = "expected a target with elements, found one without chunks";
-                return Err(broken(rule::ALIAS_ELEMENTS, message));
-            }
-            Some(Entry::Alias(_)) => {
-                let message = "expected a tensor as target, found an alias";
-                return Err(broken(rule::ALIAS_TARGET, message));
-            }
-            None => {
-                let message = "expected a target in the checkpoint, found none of its identity";
-                return Err(broken(rule::ALIAS_TARGET, message));
-            }
-        }
-        target.ok_or_else(|| broken(rule::ALIAS_TARGET, "expected a target, found none"))
+        let page = page_of(&self.manifest.tensors, &alias.identity().key()).unwrap_or(0);
+        check_target(alias, page, target.as_deref())?;
+        target.ok_or_else(|| Error::new(Code::NotFound, "expected a target, found none"))
     }
 
     fn page(&self, page: u32) -> Result<Arc<Entries>> {
@@ -352,9 +329,6 @@ impl Walk<'_> {
                     return Ok(None);
                 }
                 *at = at.saturating_add(1);
-                if let Entry::Alias(alias) = &**entry {
-                    self.checkpoint.target(alias)?;
-                }
                 return Ok(Some(Arc::clone(entry)));
             }
             self.page = None;

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use waystation_format::entry::Entry;
+use waystation_format::entry::{Alias, Entry};
 use waystation_format::manifest::{Manifest, PageRef};
 use waystation_format::page::{RecordPage, TensorPage};
 use waystation_format::record::Record;
-use waystation_format::{Code, Error, Result, limits, names};
+use waystation_format::{Code, Error, Result, limits, names, rule};
 use waystation_store::Store;
 
 use crate::cache::Cache;
@@ -67,6 +67,18 @@ impl Pages {
         })
     }
 
+    /// The entry of an identity key.
+    pub(crate) fn find(
+        &self,
+        store: &dyn Store,
+        manifest: &Manifest,
+        key: &str,
+    ) -> Result<Option<Arc<Entry>>> {
+        let Some(page) = page_of(&manifest.tensors, key) else { return Ok(None) };
+        let page = self.tensors(store, manifest, page)?;
+        Ok(page.search(key).ok().and_then(|at| page.entries.get(at)).cloned())
+    }
+
     pub(crate) fn records(
         &self,
         store: &dyn Store,
@@ -85,6 +97,23 @@ impl Pages {
 pub(crate) fn page_of(pages: &[PageRef], key: &str) -> Option<u32> {
     let after = pages.partition_point(|page| page.first.as_str() <= key);
     u32::try_from(after.checked_sub(1)?).ok()
+}
+
+/// Checks the target of an alias, which stands in page number `page`.
+///
+/// # Errors
+/// `bad-alias` when it is no tensor with elements.
+pub(crate) fn check_target(alias: &Alias, page: u32, target: Option<&Entry>) -> Result<()> {
+    let (rule, found) = match target {
+        Some(Entry::Tensor(tensor)) if !tensor.chunks.is_empty() => return Ok(()),
+        Some(Entry::Tensor(_)) => (rule::ALIAS_ELEMENTS, "a tensor without chunks"),
+        Some(Entry::Alias(_)) => (rule::ALIAS_TARGET, "an alias"),
+        None => (rule::ALIAS_TARGET, "nothing of its identity"),
+    };
+    let message = format!("expected a tensor with elements as the alias's target, found {found}");
+    Err(Error::rule(Code::BadAlias, rule, message)
+        .in_file(names::tensors_page(page))
+        .in_tensor(alias.identity().key()))
 }
 
 /// The bytes of a page of tensors.

@@ -165,11 +165,12 @@ struct Seen {
     marks: Marks,
 }
 
-/// Attempts by their names, greatest (timeline, step, attempt) first.
+/// Directories with an attempt's name, greatest (timeline, step, attempt) first.
 fn candidates(run: &dyn Store) -> Result<Vec<Candidate>> {
     let mut found: Vec<Candidate> = run
         .list()?
         .into_iter()
+        .filter(|listed| listed.stat.kind == Kind::Directory)
         .filter_map(|listed| {
             let (step, attempt) = names::parse_attempt_dir(&listed.name)?;
             Some(Candidate { name: listed.name, step, attempt })

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use support::{Files, Making, adam, commit, name_of, reseal, small, store_of};
 use waystation_format::{Code, Digest, Dtype, Entry, Error, Identity, Region, names, rule};
-use waystation_reader::{Checkpoint, OpenOptions};
+use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
 use waystation_store::testing::{Errno, FailingFs, Op};
 use waystation_store::{Counting, DirStore, MemoryFs, Store};
 
@@ -232,8 +232,11 @@ fn aliases_lead_to_tensors_with_elements() {
         let checkpoint = open(&files).unwrap();
         let e = checkpoint.tensor(&Identity::param("head")).unwrap_err();
         assert_eq!((e.code(), e.rule_id()), (Code::BadAlias, Some(rule)), "{name}");
-        assert!(checkpoint.find(&Identity::param("head")).is_err());
-        assert!(checkpoint.entries().any(|entry| entry.is_err()));
+        // Listing is not reading.
+        assert!(checkpoint.find(&Identity::param("head")).unwrap().is_some());
+        assert!(checkpoint.entries().all(|entry| entry.is_ok()));
+        let report = verify(&store_of(&files), &VerifyOptions::default()).unwrap();
+        assert_eq!(report.findings[0].rule_id(), Some(rule), "{:?}", report.findings);
         assert!(checkpoint.tensor(&Identity::param("up")).is_ok());
     }
     let checkpoint = open(&good).unwrap();
@@ -275,22 +278,32 @@ fn records_and_attachments_are_found() {
 
 #[test]
 fn the_budget_is_asked_before_anything_is_read() {
-    let making = small().whole(Identity::param("big"), Dtype::F32, &[1 << 16], 0);
+    let long = "x".repeat(900);
+    let making = small().whole(Identity::param(long), Dtype::U8, &[1], 0).whole(
+        Identity::param("big"),
+        Dtype::F32,
+        &[1 << 16],
+        0,
+    );
     let store = making.store();
     let open = |budget| {
         Checkpoint::open_store(store.clone(), OpenOptions::new().memory_budget(Some(budget)))
     };
     let e = open(100).unwrap_err();
     assert_eq!((e.code(), e.rule_id()), (Code::Limit, Some(rule::OPEN_MEMORY)));
+    // The manifest fits, its pages do not.
+    let manifest = making.files()[names::MANIFEST].len() as u64;
+    let e = open(manifest).unwrap().find(&Identity::param("big")).unwrap_err();
+    assert_eq!((e.code(), e.rule_id()), (Code::Limit, Some(rule::OPEN_MEMORY)));
     let checkpoint = open(64 << 10).unwrap();
-    let counting_free = checkpoint.tensor(&Identity::param("big")).unwrap();
-    let e = counting_free.read().unwrap_err();
+    let big = checkpoint.tensor(&Identity::param("big")).unwrap();
+    let e = big.read().unwrap_err();
     assert_eq!((e.code(), e.rule_id()), (Code::Limit, Some(rule::OPEN_MEMORY)));
     assert!(checkpoint.tensor(&Identity::param("embed")).unwrap().read().is_ok());
     // Streams and caller's buffers stay within it.
-    assert_eq!(counting_free.sha256().unwrap(), Digest::of(&making.tensors.last().unwrap().data));
+    assert_eq!(big.sha256().unwrap(), Digest::of(&making.tensors.last().unwrap().data));
     let mut out = vec![0; 1 << 18];
-    counting_free.read_into(&Region::whole(&[1 << 16]), &mut out).unwrap();
+    big.read_into(&Region::whole(&[1 << 16]), &mut out).unwrap();
 }
 
 #[test]

@@ -190,7 +190,9 @@ fn long_tensors_are_read_by_many_threads() {
         .whole(Identity::param("whole"), Dtype::F32, &shape, 0)
         .cut(Identity::param("rows"), Dtype::F32, &shape, 0, 3)
         .cut(Identity::param("columns"), Dtype::F32, &shape, 1, 5)
-        .cut(Identity::param("nibbles"), Dtype::U4, &[1501, 3201], 1, 3);
+        .cut(Identity::param("nibbles"), Dtype::U4, &[1501, 3201], 1, 3)
+        // Longer than what is checked at once, which does not end where an element does.
+        .cut(Identity::param("sixes"), Dtype::F6E2M3, &[1401, 2003], 1, 2);
     let store = making.store();
     for threads in [1, 4] {
         let options = OpenOptions::new().threads(threads);
@@ -210,6 +212,41 @@ fn long_tensors_are_read_by_many_threads() {
                 "{}",
                 made.tensor.identity.name
             );
+        }
+    }
+}
+
+#[test]
+fn elements_that_straddle_bytes_blocks_and_pieces() {
+    // 6 bits: neither a block nor a piece ends where an element does.
+    for dtype in [Dtype::F6E2M3, Dtype::U4, Dtype::U2, Dtype::U1] {
+        let shape = [131, 409];
+        let making = Making::new(2)
+            .whole(Identity::param("whole"), dtype, &shape, 0)
+            .cut(Identity::param("rows"), dtype, &shape, 0, 2)
+            .cut(Identity::param("columns"), dtype, &shape, 1, 2);
+        let checkpoint = Checkpoint::open_store(making.store(), OpenOptions::new()).unwrap();
+        for made in &making.tensors {
+            let found = checkpoint.tensor(&made.tensor.identity).unwrap();
+            let name = format!("{dtype} {}", made.tensor.identity.name);
+            assert_eq!(found.read().unwrap(), made.data, "{name}");
+            for piece in [7, 4096, 5001] {
+                let mut streamed = Vec::new();
+                let mut pieces = 0;
+                found
+                    .stream(piece, &mut |bytes| {
+                        pieces += 1;
+                        streamed.extend_from_slice(bytes);
+                        Ok(())
+                    })
+                    .unwrap();
+                assert_eq!(streamed, made.data, "{name} in pieces of {piece}");
+                assert!(pieces > 1);
+            }
+            let region =
+                Region { at: [3, 7].as_slice().into(), extent: [125, 401].as_slice().into() };
+            let expected = slice_of(&made.tensor, &made.data, &region);
+            assert_eq!(found.read_region(&region).unwrap(), expected, "{name}");
         }
     }
 }

@@ -108,19 +108,45 @@ fn findings_go_on_and_stand_in_order() {
     assert!(report.findings[4].location().tensor.is_some());
 }
 
-/// The first shard that has a table, its layout, and its part.
-fn with_table(files: &Files) -> (String, waystation_format::shard::Layout) {
-    let manifest = Manifest::parse(&files[names::MANIFEST]).unwrap();
-    for (writer, summary) in (0..).zip(&manifest.parts) {
-        let part = Part::parse(files[&names::part(writer, &summary.sha256)].clone()).unwrap();
-        for (at, layout) in (0..).zip(layouts_of(&part).unwrap()) {
-            if layout.table.is_some() && !layout.pads.is_empty() {
-                let class = part.shards[at as usize].class;
-                return (names::shard(class, writer, part.inc, at), layout);
-            }
-        }
+#[test]
+fn data_is_checked_against_pages_where_a_part_is_broken() {
+    let good = small().files();
+    let part = name_of(&good, "part-00001");
+    let shard = name_of(&good, "model-00001");
+    let bytes = good[&shard].clone();
+    let layout = with_table_of(&good, 1).unwrap().1;
+    let long = layout.table_index.iter().position(Option::is_some).unwrap();
+    let mut files = good.clone();
+    files.get_mut(&part).unwrap()[9] ^= 1;
+    assert_eq!(codes(&report(&files)), [Code::DigestMismatch]);
+    for (at, code) in [
+        (9, None),
+        (layout.pads[0].start as usize, None),
+        (layout.offsets[long] as usize + 5000, Some(Code::CrcMismatch)),
+        (layout.table.unwrap().offset as usize, Some(Code::CrcTableMismatch)),
+    ] {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        files.insert(shard.clone(), changed);
+        let expected: Vec<Code> = [Code::DigestMismatch].into_iter().chain(code).collect();
+        assert_eq!(codes(&report(&files)), expected, "{at}");
     }
-    unreachable!("the small checkpoint has a shard with a table and pads");
+}
+
+/// The first shard of a writer that has a table, and its layout.
+fn with_table_of(files: &Files, writer: u32) -> Option<(String, waystation_format::shard::Layout)> {
+    let manifest = Manifest::parse(&files[names::MANIFEST]).unwrap();
+    let summary = &manifest.parts[writer as usize];
+    let part = Part::parse(files[&names::part(writer, &summary.sha256)].clone()).unwrap();
+    let layouts = layouts_of(&part).unwrap();
+    let (at, layout) =
+        (0..).zip(layouts).find(|(_, layout)| layout.table.is_some() && !layout.pads.is_empty())?;
+    Some((names::shard(part.shards[at as usize].class, writer, part.inc, at), layout))
+}
+
+/// The first shard that has a table, and its layout.
+fn with_table(files: &Files) -> (String, waystation_format::shard::Layout) {
+    (0..2).find_map(|writer| with_table_of(files, writer)).unwrap()
 }
 
 #[test]
@@ -246,7 +272,8 @@ fn layouts_are_rebuilt() {
     // The chunk is said to stand where the pad is; the rest agrees.
     resealed_part(&mut files, |text| text.replacen("[[0,4096,", "[[0,4352,", 1));
     let report = report(&files);
-    assert_eq!(codes(&report), [Code::LayoutMismatch], "{:?}", report.findings);
+    // Data is still looked at where the part says it is.
+    assert_eq!(codes(&report), [Code::LayoutMismatch, Code::CrcMismatch], "{:?}", report.findings);
     assert!(report.findings[0].location().pointer.is_some());
 }
 

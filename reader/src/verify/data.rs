@@ -1,17 +1,17 @@
-//! Every byte of the shards of a part: header, pads, chunks and tables.
+//! Every byte of the shards of a writer: header, pads, chunks and tables.
 //!
 //! It goes through each file once, front to back, in bounded memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use waystation_format::crc::BlockCrcs;
-use waystation_format::entry::Entry;
-use waystation_format::part::{Part, ShardEntry};
-use waystation_format::shard::{Layout, layouts_of};
+use waystation_format::part::ShardEntry;
+use waystation_format::shard::Layout;
 use waystation_format::{Code, Error, Result, arith, names, pack, rule};
 use waystation_store::Object;
 
 use super::Check;
+use super::stored::{Data, Stored};
 use crate::complete::{check_length, with_rule, zeroed};
 use crate::options::len;
 use crate::parallel;
@@ -24,22 +24,13 @@ const STEP_BYTES: u64 = 512 << 10;
 /// A job has at least so many bytes, if the file has.
 const JOB_BYTES: u64 = 16 << 20;
 
-/// A chunk as the part lists it.
-struct Stored {
-    offset: u64,
-    bytes: u64,
-    crc32c: u32,
-    table_index: Option<u64>,
-    tensor: Arc<str>,
-    bits: u32,
-    elements: u64,
-}
-
 /// A shard that is checked.
 struct Shard<'a> {
     name: String,
     object: Arc<dyn Object>,
-    layout: &'a Layout,
+    /// Without one, header and pads are left out.
+    layout: Option<&'a Layout>,
+    entry: &'a ShardEntry,
     chunks: &'a [Stored],
     /// The table, if it has its stated CRC.
     table: Option<Arc<[u32]>>,
@@ -47,9 +38,10 @@ struct Shard<'a> {
     segments: Vec<Segment>,
 }
 
-/// A stretch of a file, up to `end`.
+/// A stretch of a file.
 #[derive(Clone, Copy)]
 struct Segment {
+    start: u64,
     end: u64,
     kind: What,
 }
@@ -64,40 +56,19 @@ enum What {
     Table,
 }
 
-/// Lays out a part's shards again: where everything in them must stand.
-///
-/// # Errors
-/// `layout-mismatch` and others of [`layouts_of`].
-pub(super) fn layout(part: &Part) -> Result<Vec<Layout>> {
-    layouts_of(part).map_err(|e| e.in_file(part.file_name()))
-}
-
-/// Checks the data of a part with good layouts; breaches go to `found` in any order.
+/// Checks the data of a writer; breaches go to `found` in any order.
 ///
 /// # Errors
 /// `interrupted`.
-pub(super) fn check(
-    check: &Check<'_>,
-    part: &Part,
-    layouts: &[Layout],
-    found: &mut Vec<Error>,
-) -> Result<()> {
-    let stored = match stored(part) {
-        Ok(stored) => stored,
-        Err(e) => {
-            found.push(e.in_file(part.file_name()));
-            return Ok(());
-        }
-    };
+pub(super) fn check(check: &Check<'_>, data: &Data<'_>, found: &mut Vec<Error>) -> Result<()> {
     let mut shards = Vec::new();
-    let of_part = (0_u32..).zip(&part.shards).zip(layouts.iter().zip(&stored));
-    for ((position, entry), (layout, chunks)) in of_part {
-        let name = names::shard(entry.class, part.writer, part.inc, position);
+    for ((position, entry), chunks) in (0_u32..).zip(data.shards).zip(&data.stored) {
+        let name = names::shard(entry.class, data.writer, data.inc, position);
         if !check.is_good(&name) {
             continue;
         }
-        let block_bytes = part.common.block_bytes;
-        match open(check, name.clone(), entry, layout, chunks, block_bytes, found) {
+        let layout = usize::try_from(position).ok().and_then(|at| data.layouts.get(at));
+        match open(check, data, name.clone(), entry, layout, chunks, found) {
             Ok(shard) => shards.push(shard),
             Err(e) => found.push(e.in_file(name)),
         }
@@ -116,42 +87,13 @@ pub(super) fn check(
     })
 }
 
-/// The chunks of each shard of a part, ascending by offset.
-fn stored(part: &Part) -> Result<Vec<Vec<Stored>>> {
-    let mut shards: Vec<Vec<Stored>> = part.shards.iter().map(|_| Vec::new()).collect();
-    for entry in part.entries() {
-        let Entry::Tensor(tensor) = entry? else { continue };
-        if tensor.chunks.is_empty() {
-            continue;
-        }
-        let key: Arc<str> = tensor.identity.key().into();
-        for chunk in &tensor.chunks {
-            let at = arith::to_usize(u64::from(chunk.shard), "position of a shard")?;
-            let Some(shard) = shards.get_mut(at) else { continue };
-            shard.push(Stored {
-                offset: chunk.offset,
-                bytes: tensor.chunk_bytes(&chunk.region)?,
-                crc32c: chunk.crc32c,
-                table_index: chunk.table_index,
-                tensor: Arc::clone(&key),
-                bits: tensor.dtype.bits(),
-                elements: tensor.stored_elements(&chunk.region)?,
-            });
-        }
-    }
-    for shard in &mut shards {
-        shard.sort_unstable_by_key(|chunk| chunk.offset);
-    }
-    Ok(shards)
-}
-
 fn open<'a>(
     check: &Check<'_>,
+    data: &Data<'_>,
     name: String,
-    entry: &ShardEntry,
-    layout: &'a Layout,
+    entry: &'a ShardEntry,
+    layout: Option<&'a Layout>,
     chunks: &'a [Stored],
-    block_bytes: u64,
     found: &mut Vec<Error>,
 ) -> Result<Shard<'a>> {
     let object = check.store.open(&name).map_err(with_rule)?;
@@ -169,27 +111,45 @@ fn open<'a>(
         }
     }
     let segments = segments(layout, chunks)?;
-    Ok(Shard { name, object, layout, chunks, table, block_bytes, segments })
+    Ok(Shard {
+        name,
+        object,
+        layout,
+        entry,
+        chunks,
+        table,
+        block_bytes: data.block_bytes,
+        segments,
+    })
 }
 
-/// All of a file, in order.
-fn segments(layout: &Layout, chunks: &[Stored]) -> Result<Vec<Segment>> {
-    let mut all = Vec::with_capacity(chunks.len().saturating_add(layout.pads.len()));
+/// All of a file, in order; without a layout the chunks only, and of several that claim the same
+/// bytes the first, so that no byte is read twice.
+fn segments(layout: Option<&Layout>, chunks: &[Stored]) -> Result<Vec<Segment>> {
+    let mut all = Vec::with_capacity(chunks.len());
     for (at, chunk) in chunks.iter().enumerate() {
         let end = arith::add(chunk.offset, chunk.bytes, "end of a chunk")?;
-        all.push((chunk.offset, Segment { end, kind: What::Chunk(at) }));
+        all.push(Segment { start: chunk.offset, end, kind: What::Chunk(at) });
     }
-    for pad in &layout.pads {
-        all.push((pad.start, Segment { end: pad.end, kind: What::Pad }));
+    if let Some(layout) = layout {
+        all.push(Segment { start: 0, end: layout.data_start, kind: What::Header });
+        for pad in &layout.pads {
+            all.push(Segment { start: pad.start, end: pad.end, kind: What::Pad });
+        }
+        if let Some(table) = &layout.table {
+            let bytes = arith::mul(table.count, 4, "bytes of a table")?;
+            let end = arith::add(table.offset, bytes, "end of a table")?;
+            all.push(Segment { start: table.offset, end, kind: What::Table });
+        }
     }
-    if let Some(table) = &layout.table {
-        let bytes = arith::mul(table.count, 4, "bytes of a table")?;
-        let end = arith::add(table.offset, bytes, "end of a table")?;
-        all.push((table.offset, Segment { end, kind: What::Table }));
-    }
-    all.sort_unstable_by_key(|(start, _)| *start);
-    let header = Segment { end: layout.data_start, kind: What::Header };
-    Ok(std::iter::once(header).chain(all.into_iter().map(|(_, segment)| segment)).collect())
+    all.sort_unstable_by_key(|segment| segment.start);
+    let mut end = 0_u64;
+    all.retain(|segment| {
+        let apart = segment.start >= end;
+        end = if apart { segment.end } else { end };
+        apart
+    });
+    Ok(all)
 }
 
 /// Neighbouring segments of one shard.
@@ -203,13 +163,19 @@ fn jobs<'s>(shards: &'s [Shard<'s>]) -> Vec<Job<'s>> {
     let mut jobs = Vec::new();
     for shard in shards {
         let mut rest: &[Segment] = &shard.segments;
-        let mut start = 0_u64;
-        while !rest.is_empty() {
-            let enough = |segment: &Segment| segment.end.saturating_sub(start) >= JOB_BYTES;
-            let count = rest.iter().position(enough).map_or(rest.len(), |at| at.saturating_add(1));
-            let (own, after) = rest.split_at_checked(count).unwrap_or((rest, &[]));
-            jobs.push(Job { shard, start, segments: own });
-            start = own.last().map_or(start, |segment| segment.end);
+        while let Some(first) = rest.first() {
+            let mut end = first.start;
+            let count = rest
+                .iter()
+                .take_while(|segment| {
+                    let long = end.saturating_sub(first.start) >= JOB_BYTES;
+                    let next = !long && segment.start == end;
+                    end = if next { segment.end } else { end };
+                    next
+                })
+                .count();
+            let (own, after) = rest.split_at_checked(count.max(1)).unwrap_or((rest, &[]));
+            jobs.push(Job { shard, start: first.start, segments: own });
             rest = after;
         }
     }
@@ -276,8 +242,8 @@ impl Job<'_> {
                 return;
             }
             (What::Header, Seen::Plain(reported @ false)) => {
-                let expected =
-                    usize::try_from(at).ok().and_then(|at| self.shard.layout.header.get(at..));
+                let header = self.shard.layout.map_or(&[][..], |layout| &layout.header);
+                let expected = usize::try_from(at).ok().and_then(|at| header.get(at..));
                 let expected = expected.unwrap_or_default();
                 let Some(differs) = bytes.iter().zip(expected).position(|(a, b)| a != b) else {
                     return;
@@ -330,7 +296,7 @@ impl Job<'_> {
             let offset = chunk.offset.saturating_add(within);
             breach(Code::CrcMismatch, rule::INTEGRITY_ALL, message, offset);
         } else if let (Some(block), Some(first), Some(table)) =
-            (differs, chunk.table_index, &self.shard.layout.table)
+            (differs, chunk.table_index, &self.shard.entry.crc_table)
         {
             let message =
                 String::from("expected the CRC of a block of a good chunk, found another");

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use waystation_format::entry::Entry;
 use waystation_format::manifest::{FileKind, Manifest};
 use waystation_format::names::{self, Marker};
 use waystation_format::part::Part;
@@ -16,13 +17,16 @@ use waystation_store::Store;
 use crate::complete::{
     Directory, check_digest, check_named, check_not_deleted, read_commit, read_manifest,
 };
-use crate::options::{Budget, threads};
-use crate::pages::{parse_records, parse_tensors, read_records, read_tensors};
+use crate::options::{Budget, len, threads};
+use crate::pages::{Pages, check_target, parse_records, parse_tensors, read_records, read_tensors};
 use crate::progress::{NoProgress, Progress, go_on};
 use crate::{attachment, parallel};
 
 mod data;
 mod parts;
+mod stored;
+
+use stored::Data;
 
 /// How thorough a verification is.
 #[derive(Clone, Copy)]
@@ -152,13 +156,23 @@ impl Check<'_> {
         self.progress.begin("verify", self.bytes);
         self.pages(&manifest)?;
         let parts = self.parts(&manifest)?;
-        // Layouts and data are looked at part by part, so that one part's are held at a time, and
-        // stand in the report with what is looked at in between.
-        let (layouts, mut data) = self.layouts_and_data(&parts, quick)?;
+        // Layouts and data are looked at writer by writer, so that one writer's are held at a
+        // time, and stand in the report with what is looked at in between.
+        let mut data = Vec::new();
+        let layouts = self.layouts_and_data(&parts, quick, &mut data)?;
         self.found.extend(layouts);
         if parts.iter().all(Option::is_some) {
             let parts: Vec<Part> = parts.into_iter().flatten().collect();
             self.derive(&parts, &manifest, &raw)?;
+        } else if !quick {
+            let lost: Vec<u32> = (0_u32..)
+                .zip(&parts)
+                .filter_map(|(writer, part)| part.is_none().then_some(writer))
+                .collect();
+            drop(parts);
+            for of_writer in Data::of_pages(self, &manifest, &lost) {
+                data::check(self, &of_writer, &mut data)?;
+            }
         }
         if !quick {
             self.attachments(&manifest)?;
@@ -169,27 +183,28 @@ impl Check<'_> {
         Ok(digest)
     }
 
-    /// Breaches of layouts, and of data.
+    /// Breaches of layouts; those of data go to `found`.
     fn layouts_and_data(
         &self,
         parts: &[Option<Part>],
         quick: bool,
-    ) -> Result<(Vec<Error>, Vec<Error>)> {
-        let (mut broken, mut found) = (Vec::new(), Vec::new());
+        found: &mut Vec<Error>,
+    ) -> Result<Vec<Error>> {
+        let mut broken = Vec::new();
         let parts: Vec<&Part> = parts.iter().flatten().collect();
         for batch in parts.chunks(self.threads.max(1)) {
-            go_on(self.progress)?;
-            let laid_out =
-                parallel::map(self.threads, batch.to_vec(), |part| Ok(data::layout(part)))?;
-            for (part, layouts) in batch.iter().zip(laid_out) {
-                match layouts {
-                    Ok(layouts) if !quick => data::check(self, part, &layouts, &mut found)?,
-                    Ok(_) => {}
-                    Err(e) => broken.push(e),
+            let laid_out = parallel::map(self.threads, batch.to_vec(), |part| {
+                go_on(self.progress)?;
+                Ok(Data::of_part(part))
+            })?;
+            for (data, e) in laid_out {
+                broken.extend(e);
+                if !quick {
+                    data::check(self, &data, found)?;
                 }
             }
         }
-        Ok((broken, found))
+        Ok(broken)
     }
 
     /// Keeps a breach, gives what is good.
@@ -213,15 +228,22 @@ impl Check<'_> {
         let tensors = numbers(manifest.tensors.len())
             .filter(|&page| self.is_good(&names::tensors_page(page)))
             .collect();
+        let mut aliases: Vec<(u32, Arc<Entry>)> = Vec::new();
         let checked = parallel::map(self.threads, tensors, |page: u32| {
             go_on(self.progress)?;
             let check = || {
                 let raw = read_tensors(store, manifest, page, Budget::default())?;
-                self.progress.advance(crate::options::len(&raw));
-                parse_tensors(&raw, manifest, page)
+                self.progress.advance(len(&raw));
+                let parsed = parse_tensors(&raw, manifest, page)?;
+                let is_alias = |entry: &Arc<Entry>| matches!(**entry, Entry::Alias(_));
+                Ok(parsed.entries.into_iter().filter(is_alias).collect::<Vec<_>>())
             };
-            Ok(check().err())
+            Ok((page, check()))
         })?;
+        for (page, checked) in checked {
+            let found = self.keep(checked).unwrap_or_default();
+            aliases.extend(found.into_iter().map(|alias| (page, alias)));
+        }
         let records = numbers(manifest.records.len())
             .filter(|&page| self.is_good(&names::records_page(page)))
             .collect();
@@ -229,12 +251,28 @@ impl Check<'_> {
             go_on(self.progress)?;
             let check = || {
                 let raw = read_records(store, manifest, page, Budget::default())?;
-                self.progress.advance(crate::options::len(&raw));
+                self.progress.advance(len(&raw));
                 parse_records(&raw, manifest, page)
             };
             Ok(check().err())
         })?;
-        self.found.extend(checked.into_iter().chain(more).flatten());
+        self.found.extend(more.into_iter().flatten());
+        self.aliases(manifest, &aliases)
+    }
+
+    /// The targets of aliases, where their pages are good.
+    fn aliases(&mut self, manifest: &Manifest, aliases: &[(u32, Arc<Entry>)]) -> Result<()> {
+        let pages = Pages::new(Budget::default());
+        for (page, entry) in aliases {
+            go_on(self.progress)?;
+            let Entry::Alias(alias) = &**entry else { continue };
+            let checked = match pages.find(self.store, manifest, &alias.of.key()) {
+                Ok(target) => check_target(alias, *page, target.as_deref()),
+                // What is wrong with that page was found before.
+                Err(_) => Ok(()),
+            };
+            self.keep(checked);
+        }
         Ok(())
     }
 
