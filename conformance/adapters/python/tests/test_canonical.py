@@ -1,4 +1,7 @@
-"""Canonical JSON: what is accepted, and the offset and rule of what is not. An offset within a wrong token is this parser's choice."""
+"""Canonical JSON: what is accepted, and the offset and rule of what is not.
+
+An offset within a wrong token is this parser's own choice.
+"""
 
 import json
 import random

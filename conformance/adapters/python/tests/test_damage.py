@@ -68,7 +68,7 @@ class Damage(unittest.TestCase):
         files = support.tiny().write(self.directory)
         choice = random.Random(8)
         for name, data in files.items():
-            for _ in range(25 if data else 0):
+            for _ in range(15 if data else 0):
                 damaged = bytearray(data)
                 damaged[choice.randrange(len(data))] ^= 1 << choice.randrange(8)
                 self.put(name, damaged)
@@ -155,7 +155,7 @@ class Damage(unittest.TestCase):
         choice = random.Random(9)
         values = [b"[]", b"{}", b"null", b"0", b"-1", b'""', b"9007199254740991", b"true", b'"x"', b"[[]]", b"[1,[2]]"]
         token = re.compile(rb'"[^"]*"|[0-9]+|\[\]|\{\}|null')
-        for number in range(800):
+        for number in range(500):
             hook = choice.choice(["part", "page", "manifest"])
             files = _with_nonsense(hook, choice, values, token)
             if files is None:

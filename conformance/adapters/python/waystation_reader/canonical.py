@@ -1,4 +1,4 @@
-"""Canonical JSON (chapter 2): one value, one byte string. The parser takes nothing else, so there is nothing to compare after it."""
+"""Canonical JSON (chapter 2): one value, one byte string. The parser takes no other, so nothing is left to compare."""
 
 import json
 import re

@@ -9,8 +9,8 @@ from math import prod
 
 from . import canonical, crc32c, entries, metadata, region
 from .files import Directory
-from .forms import bad, within
-from .refusal import Refusal
+from .forms import bad
+from .refusal import Refusal, attempt
 from .registry import LIMITS
 
 _COMMIT = re.compile(rb"([0-9a-f]{64})  manifest\.json\n")
@@ -28,6 +28,7 @@ class Checkpoint:
         self.tensors = {}
         self.aliases = {}
         self.records = {}
+        self.chunk_count = 0
         self.pages_whole = True
 
     def find(self, key):
@@ -163,13 +164,15 @@ def open_manifest(directory):
 def check_files(checkpoint, report):
     """Step 5: kind and length of every named file."""
     for name in sorted(checkpoint.files):
-        try:
-            length, stated = checkpoint.directory.length(name), checkpoint.files[name]
-            if stated is not None and length != stated:
-                raise Refusal("length-mismatch", "dir.length", f"{length} bytes, {stated} stated", name)
-        except Refusal as refusal:
+        if attempt(report, _length, checkpoint, name) is None:
             checkpoint.missing.add(name)
-            report(refusal)
+
+
+def _length(checkpoint, name):
+    length, stated = checkpoint.directory.length(name), checkpoint.files[name]
+    if stated not in (None, length):
+        raise Refusal("length-mismatch", "dir.length", f"{length} bytes, {stated} stated", name)
+    return length
 
 
 def open_checkpoint(path_or_directory, report=refuse):
@@ -177,29 +180,19 @@ def open_checkpoint(path_or_directory, report=refuse):
     directory = path_or_directory if isinstance(path_or_directory, Directory) else Directory(path_or_directory)
     checkpoint = open_manifest(directory)
     check_files(checkpoint, report)
-    counts = {"chunks": 0}
     for kind in ("tensors", "records"):
         for number in range(len(checkpoint.manifest[kind])):
             name = page_name(kind, number)
-            if name in checkpoint.missing:
+            if name in checkpoint.missing or attempt(report, _page, checkpoint, kind, number, file=name) is None:
                 checkpoint.pages_whole = False
-                continue
-            try:
-                _page(checkpoint, kind, number, counts)
-            except Refusal as refusal:
-                checkpoint.pages_whole = False
-                report(refusal.at(file=name))
     for alias in checkpoint.aliases.values():
         target = checkpoint.tensors.get(alias.target)
         if target is not None or checkpoint.pages_whole:
-            try:
-                entries.check_target(alias, target)
-            except Refusal as refusal:
-                report(refusal)
+            attempt(report, entries.check_target, alias, target)
     return checkpoint
 
 
-def _page(checkpoint, kind, number, counts):
+def _page(checkpoint, kind, number):
     """Checks a page and adds its entries to the checkpoint, all or none."""
     name, listed = page_name(kind, number), checkpoint.manifest[kind]
     data = checkpoint.directory.read(name)
@@ -207,45 +200,23 @@ def _page(checkpoint, kind, number, counts):
         raise Refusal("digest-mismatch", "page.digest", "not the SHA-256 that the manifest states")
     value = canonical.parse(data)
     metadata.page(value, kind, number, checkpoint.manifest["version"])
-    raws = value["entries" if kind == "tensors" else "records"]
-    first = canonical.text(listed[number]["first"])
-    after = canonical.text(listed[number + 1]["first"]) if number + 1 < len(listed) else None
-    tensors, aliases, records = {}, {}, {}
-    before = None
-    for position, raw in enumerate(raws):
-        before = within(f"/{'entries' if kind == 'tensors' else 'records'}/{position}", _entry, checkpoint, kind, raw, before,
-                        first, counts, tensors, aliases, records)
-    if before is None:
+    listed_in = "entries" if kind == "tensors" else "records"
+    first, *after = (canonical.text(page["first"]) for page in listed[number:number + 2])
+    found = entries.check_list(listed_in, value[listed_in], checkpoint.session, "page.order", first)
+    if not found:
         raise bad("a page without entries does not begin with its first key", "page.order", "bad-order")
-    if after is not None and before >= after:
+    if after and max(found) >= after[0]:
         raise bad("the last key is not below the first of the next page", "page.order", "bad-order")
-    checkpoint.tensors |= tensors
-    checkpoint.aliases |= aliases
-    checkpoint.records |= records
+    for key, entry in found.items():
+        if kind == "records":
+            checkpoint.records[key] = entry
+        elif isinstance(entry, entries.Alias):
+            checkpoint.aliases[key] = entry
+        else:
+            checkpoint.tensors[key] = entry
+            checkpoint.chunk_count += len(entry.chunks)
     for limit, total in (("tensors", len(checkpoint.tensors) + len(checkpoint.aliases)), ("records", len(checkpoint.records)),
-                         ("chunks", counts["chunks"])):
+                         ("chunks", checkpoint.chunk_count)):
         if total > LIMITS[limit]:
             raise bad(f"more than {limit}", "limit.value", "limit")
-
-
-def _entry(checkpoint, kind, raw, before, first, counts, tensors, aliases, records):
-    session = checkpoint.session
-    if kind == "records":
-        key = entries.record(raw, session)
-    else:
-        entry = entries.alias(raw, session) if entries.is_alias(raw) else entries.tensor(raw, session)
-        key = entry.key
-    if before is None and key != first:
-        raise bad("the first key is not the one that the manifest states", "page.order", "bad-order")
-    if before is not None and before >= key:
-        raise bad("keys are not strictly ascending", "page.order", "bad-order")
-    if kind == "records":
-        records[key] = raw
-    elif isinstance(entry, entries.Alias):
-        aliases[key] = entry
-    else:
-        entries.chunks(entry, session)
-        entries.cover(entry)
-        counts["chunks"] += len(entry.chunks)
-        tensors[key] = entry
-    return key
+    return found

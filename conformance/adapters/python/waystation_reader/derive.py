@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 
 from . import canonical, entries, metadata
-from .refusal import Refusal
+from .refusal import Refusal, attempt
 from .registry import LIMITS
 
 _SHARED = ("attempt", "block_bytes", "parent", "run", "step", "topology", "version", "writers")
@@ -32,6 +32,9 @@ def derive(parts, report):
     found = []
 
     def breach(refusal):
+        # Where a breach between parts is in one file, it is that of the part; a pointer alone would lead nowhere.
+        if refusal.file is None:
+            refusal.pointer = None
         found.append(refusal)
         report(refusal)
 
@@ -39,7 +42,7 @@ def derive(parts, report):
     if found:
         # Parts of several sessions have no topology in common that more could be checked against.
         return None
-    _attempt(breach, metadata.unique_paths, [stated["path"] for part in parts for stated in part.value["attachments"]])
+    attempt(breach, metadata.unique_paths, [stated["path"] for part in parts for stated in part.value["attachments"]])
     _keep(parts, breach)
     tensors, aliases = _merge_entries(parts, breach)
     _targets(tensors, aliases, breach)
@@ -72,14 +75,6 @@ def derive(parts, report):
     return None if found else (manifest, [data for data, _ in entry_pages], [data for data, _ in record_pages])
 
 
-def _attempt(breach, check, *arguments):
-    try:
-        check(*arguments)
-    except Refusal as refusal:
-        refusal.pointer = None
-        breach(refusal)
-
-
 # --- what parts have to agree on
 
 
@@ -89,12 +84,16 @@ def _session(parts, breach):
     for part in parts:
         for member in _SHARED:
             if part.value[member] != first[member]:
-                breach(Refusal("part-disagree", "part.session", f"another {member} than that of writer 0", part.file, pointer=f"/{member}"))
+                breach(_disagree(part, member))
         stated = part.value["inventory"]
         if stated is not None:
             if inventory not in (None, stated):
-                breach(Refusal("part-disagree", "part.session", "another inventory than a writer before", part.file, pointer="/inventory"))
+                breach(_disagree(part, "inventory"))
             inventory = stated
+
+
+def _disagree(part, member):
+    return Refusal("part-disagree", "part.session", f"another {member} than a writer before", part.file, pointer=f"/{member}")
 
 
 def _keep(parts, breach):
@@ -127,7 +126,7 @@ def _merge_entries(parts, breach):
             continue
         tensors[key] = first if conflict else merge_chunks(stated[key])
         if not conflict:
-            _attempt(breach, entries.cover, tensors[key])
+            attempt(breach, entries.cover, tensors[key])
     return tensors, aliases
 
 
@@ -146,7 +145,7 @@ def merge_chunks(stated):
 
 def _targets(tensors, aliases, breach):
     for alias in aliases.values():
-        _attempt(breach, entries.check_target, alias, tensors.get(alias.target))
+        attempt(breach, entries.check_target, alias, tensors.get(alias.target))
 
 
 def _one_name(tensors, aliases, breach):
@@ -164,7 +163,8 @@ def _inventory(parts, keys, breach):
     stated = next((part.value["inventory"] for part in parts if part.value["inventory"] is not None), None)
     digest = hashlib.sha256("".join(key + "\n" for key in keys).encode("utf-8")).hexdigest()
     if stated not in (None, {"count": len(keys), "sha256": digest}):
-        breach(Refusal("inventory-mismatch", "part.inventory", f"{stated['count']} identities stated, {len(keys)} found, or others"))
+        message = f"{stated['count']} identities stated, {len(keys)} found, or others"
+        breach(Refusal("inventory-mismatch", "part.inventory", message))
 
 
 def _merge_records(parts, breach):
@@ -172,7 +172,8 @@ def _merge_records(parts, breach):
     for part in parts:
         for key, raw in part.records.items():
             if canonical.text(records.setdefault(key, raw)) != canonical.text(raw):
-                breach(Refusal("record-conflict", "derive.records", f"record {key} differs from that of a writer before", part.file))
+                message = f"record {key} differs from that of a writer before"
+                breach(Refusal("record-conflict", "derive.records", message, part.file))
     return records
 
 
@@ -233,7 +234,8 @@ def _contents(tensors):
 
 
 def _features(parts):
-    required, optional = ({feature for part in parts for feature in part.value["features"][kind]} for kind in ("required", "optional"))
+    required = {feature for part in parts for feature in part.value["features"]["required"]}
+    optional = {feature for part in parts for feature in part.value["features"]["optional"]}
     return {"optional": sorted(optional - required), "required": sorted(required)}
 
 

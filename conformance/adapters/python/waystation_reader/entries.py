@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import prod
 
-from . import canonical, forms, region
-from .forms import bad, within
+from . import canonical, forms, region, values
+from .forms import array, bad, elements, integer, not_said, nullable, within
 from .registry import BITS, LIMITS, ROLES
 
 
@@ -70,36 +70,7 @@ class Alias:
     target: str
 
 
-def is_alias(raw):
-    return isinstance(raw, dict) and "of" in raw
-
-
-# --- identity and members
-
-
-def _component(value):
-    if value == "main":
-        raise bad("component main is left out", "identity.left-out")
-    forms.name(value)
-
-
-def _said(value):
-    if value == "":
-        raise bad("left out when it says nothing", "identity.left-out")
-    forms.name(value)
-
-
-def _scope(value):
-    if value == []:
-        raise bad("left out when it says nothing", "identity.left-out")
-    forms.coordinate(value)
-
-
-def _axes(value):
-    def axis(element):
-        if element is not None and not forms.is_count(element):
-            raise bad("expected an axis number or null")
-    forms.elements(axis)(value)
+# --- members
 
 
 def _dtype(value):
@@ -109,48 +80,95 @@ def _dtype(value):
 
 
 def _native(value):
+    def path(steps):
+        elements(step)(steps)
+        if not 1 <= len(steps) <= 64:
+            raise bad(f"a path of {len(steps)} elements", "tensor.native")
+
     def step(element):
         if not isinstance(element, str) and not forms.is_count(element):
             raise bad("expected a string or an integer of at least 0")
 
-    def entry(element):
-        if not isinstance(element, list) or len(element) != 2:
-            raise bad("expected [framework, path]")
-        within("/0", forms.name, element[0])
-        within("/1", forms.elements(step), element[1])
-        if not 1 <= len(element[1]) <= 64:
-            raise bad(f"a path of {len(element[1])} elements", "tensor.native")
-
-    forms.elements(entry)(value)
+    elements(array("[framework, path]", forms.name, path))(value)
     if not value or not forms.ascending([framework for framework, _ in value]):
         raise bad("frameworks are not at least one and strictly ascending", "tensor.native")
 
 
-_NUMBERS = forms.elements(forms.integer())
-_TENSOR = {
-    "axes": (False, _axes),
-    "block": (False, forms.integer(1)),
-    "chunks": (True, forms.elements(forms.anything)),
-    "component": (False, _component),
-    "dtype": (True, _dtype),
-    "name": (True, forms.name),
-    "native": (False, _native),
-    "owner": (False, _said),
-    "role": (True, forms.role),
-    "scope": (False, _scope),
-    "shape": (True, _NUMBERS),
-    "slot": (False, _said),
-    "valid": (False, _NUMBERS),
-}
-
-
 def _of(value):
     if not isinstance(value, list) or len(value) != 6:
-        raise bad("expected [component, role, name, slot, owner, scope]", "alias.form")
+        raise bad("expected the six values of an identity", "alias.form")
     forms.tensor_identity(value)
 
 
-_ALIAS = {"component": (False, _component), "name": (True, forms.name), "of": (True, _of), "role": (True, forms.role)}
+def _record_value(value):
+    if not isinstance(value, dict):
+        raise bad("expected an object", "record.value")
+
+
+_NUMBERS = elements(integer())
+_COMPONENT = not_said("main", forms.name)
+_TENSOR = {
+    "axes?": elements(nullable(integer())),
+    "block?": integer(1),
+    "chunks": elements(forms.anything),
+    "component?": _COMPONENT,
+    "dtype": _dtype,
+    "name": forms.name,
+    "native?": _native,
+    "owner?": not_said("", forms.name),
+    "role": forms.role,
+    "scope?": not_said([], forms.coordinate),
+    "shape": _NUMBERS,
+    "slot?": not_said("", forms.name),
+    "valid?": _NUMBERS,
+}
+_ALIAS = {"component?": _COMPONENT, "name": forms.name, "of": _of, "role": forms.role}
+_RECORD = {
+    "coordinate?": not_said([], forms.coordinate, "record.coordinate"),
+    "kind": forms.name,
+    "name": forms.name,
+    "value": _record_value,
+}
+# The forms of a chunk by its length, which tells whether it has a table index.
+_BARE = (integer(), integer(), _NUMBERS, _NUMBERS, forms.hexadecimal(8))
+_IN_PART = {5: array("a chunk", *_BARE), 6: array("a chunk", *_BARE, integer())}
+_IN_PAGE = {6: array("a chunk", integer(), *_BARE), 7: array("a chunk", integer(), *_BARE, integer())}
+
+
+# --- lists of entries
+
+
+def check_list(kind, raws, session, rule, first=None, writer=None):
+    """What a list holds by key: tensors and aliases, or records as they stand.
+
+    The list is that of a page, whose `first` key the manifest states, or that of the part of a writer. A part's tensors are not
+    whole, so they are not checked for cover; its value trees are checked, which a reader of pages need not do.
+    """
+    found = {}
+
+    def add(raw, before):
+        if kind == "records":
+            entry, key = raw, record(raw, session)
+        else:
+            entry = alias(raw, session) if isinstance(raw, dict) and "of" in raw else tensor(raw, session)
+            key = entry.key
+        if before is None and first not in (None, key):
+            raise bad("the first key is not the one that the manifest states", rule, "bad-order")
+        if before is not None and before >= key:
+            raise bad("keys are not strictly ascending", rule, "bad-order")
+        if isinstance(entry, Tensor):
+            chunks(entry, session, writer)
+            if writer is None:
+                cover(entry)
+        elif kind == "records" and writer is not None and raw["kind"] == "value":
+            within("/value", values.record_value, raw["value"])
+        found[key] = entry
+        return key
+
+    key = None
+    for position, raw in enumerate(raws):
+        key = within(f"/{kind}/{position}", add, raw, key)
+    return found
 
 
 def tensor(raw, session):
@@ -185,9 +203,9 @@ def alias(raw, session):
     """Checks an alias but for whether its target is there."""
     forms.members(raw, _ALIAS)
     target = raw["of"]
+    within("/of/5", forms.on_topology, target[5], session.topology, "identity.scope")
     if raw["role"] not in ("param", "buffer") or target[1] != raw["role"]:
         raise bad("an alias is a param or buffer, and so is its target", "alias.role", "bad-alias").at(prefix="/role")
-    within("/of", forms.on_topology, target[5], session.topology, "identity.scope")
     who = [raw.get("component", "main"), raw["role"], raw["name"], "", "", target[5]]
     return Alias(who, canonical.text(who), raw, canonical.text(target))
 
@@ -205,10 +223,9 @@ def check_target(alias_entry, target):
 
 def chunks(entry, session, writer=None):
     """Checks the chunks of a tensor and keeps them in it. `writer` is given for a part, where chunks do not name it."""
-    lead = 1 if writer is None else 0
     found = entry.chunks
     for position, raw in enumerate(entry.raw["chunks"]):
-        found.append(within(f"/chunks/{position}", _chunk, raw, entry, session, writer, lead))
+        found.append(within(f"/chunks/{position}", _chunk, raw, entry, session, writer))
     for position, (one, other) in enumerate(zip(found, found[1:])):
         if one.at > other.at:
             raise bad("chunks are not ascending by at", "chunk.order", "bad-order").at(prefix=f"/chunks/{position + 1}")
@@ -228,26 +245,18 @@ def _boxes(entry):
     return boxes
 
 
-def _chunk(raw, entry, session, writer, lead):
-    if not isinstance(raw, list) or not lead + 5 <= len(raw) <= lead + 6:
+def _chunk(raw, entry, session, writer):
+    form = (_IN_PAGE if writer is None else _IN_PART).get(len(raw)) if isinstance(raw, list) else None
+    if form is None:
         raise bad("not a chunk")
-    place, rest = raw[:lead + 2], raw[lead + 2:]
-    for number in place + rest[3:]:
-        if not forms.is_count(number):
-            raise bad("expected an integer of at least 0")
-    at, extent, crc = rest[0], rest[1], rest[2]
-    _NUMBERS(at)
-    _NUMBERS(extent)
-    forms.hexadecimal(8)(crc)
+    form(raw)
+    writer, shard_number, offset, at, extent, crc, *index = raw if writer is None else [writer, *raw]
     if len(at) != len(entry.shape) or len(extent) != len(entry.shape):
         raise bad("another rank than the tensor", "chunk.rank", "bad-chunk")
     if 0 in extent:
         raise bad("an extent of zero", "chunk.nonempty", "bad-chunk")
     if any(a + e > size for a, e, size in zip(at, extent, entry.shape)):
         raise bad("leaves the shape", "chunk.bounds", "bad-chunk")
-    if lead:
-        writer = place[0]
-    shard_number, offset = place[lead:]
     shards = session.shards.get(writer)
     if shards is None or shard_number >= len(shards):
         raise bad(f"no shard {shard_number} of writer {writer}", "chunk.shard", "bad-chunk")
@@ -257,7 +266,7 @@ def _chunk(raw, entry, session, writer, lead):
     length = entry.bytes_of(extent)
     if offset + length > shard["bytes"]:
         raise bad("leaves its shard", "chunk.shard", "bad-chunk")
-    index = rest[3] if len(rest) > 3 else None
+    index = index[0] if index else None
     if (index is not None) != (length > session.block_bytes):
         raise bad("a table index stands exactly with a chunk of more than B bytes", "chunk.table-index", "bad-chunk")
     if index is not None:
@@ -278,25 +287,6 @@ def cover(entry):
 
 
 # --- records
-
-
-def _record_coordinate(value):
-    if value == []:
-        raise bad("left out when empty", "record.coordinate")
-    forms.coordinate(value)
-
-
-def _record_value(value):
-    if not isinstance(value, dict):
-        raise bad("expected an object", "record.value")
-
-
-_RECORD = {
-    "coordinate": (False, _record_coordinate),
-    "kind": (True, forms.name),
-    "name": (True, forms.name),
-    "value": (True, _record_value),
-}
 
 
 def record_key(raw):

@@ -1,4 +1,4 @@
-"""Forms of members that several objects share: scalars, names, coordinates, and how an object's members are gone through.
+"""Forms of members that several objects share: scalars, names, lists, coordinates, and how an object's members are gone through.
 
 A check is a function of one value that raises Refusal. Pointers are put together while a Refusal travels outwards.
 """
@@ -8,7 +8,6 @@ import re
 from .refusal import Refusal
 from .registry import FORBIDDEN_IN_NAMES, LIMITS, ROLES
 
-MAX = LIMITS["max-integer"]
 _HEX = re.compile("[0-9a-f]*")
 _VERSION = re.compile(r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})")
 _FEATURE = re.compile("[a-z0-9./-]{1,64}")
@@ -19,22 +18,7 @@ def bad(message, rule="json.types", code="bad-member"):
     return Refusal(code, rule, message)
 
 
-def members(value, table):
-    """Goes through an object's members in order; `table` gives (required, check) for each name."""
-    if not isinstance(value, dict):
-        raise bad("expected an object")
-    for name in sorted(table.keys() | value.keys()):
-        if name not in table:
-            raise bad(f"unknown member {name!r}", "json.unknown-member").at(prefix=f"/{_escape(name)}")
-        required, check = table[name]
-        if name in value:
-            within(f"/{name}", check, value[name])
-        elif required:
-            raise bad(f"member {name!r} is missing", "json.unknown-member")
-
-
-def _escape(name):
-    return name.replace("~", "~0").replace("/", "~1")
+# --- checks made of checks
 
 
 def within(prefix, check, *values):
@@ -43,6 +27,25 @@ def within(prefix, check, *values):
         return check(*values)
     except Refusal as refusal:
         raise refusal.at(prefix=prefix) from None
+
+
+def members(value, table):
+    """Goes through an object's members in order; `table` has the check for each name, with a `?` after one that may be left out."""
+    if not isinstance(value, dict):
+        raise bad("expected an object")
+    checks = {name.removesuffix("?"): check for name, check in table.items()}
+    for name in sorted(checks.keys() | value.keys()):
+        if name not in checks:
+            raise bad(f"unknown member {name!r}", "json.unknown-member").at(prefix=step(name))
+        if name in value:
+            within(f"/{name}", checks[name], value[name])
+        elif name in table:
+            raise bad(f"member {name!r} is missing", "json.unknown-member")
+
+
+def step(name):
+    """A member's name as a step of a JSON pointer."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def elements(check, limit=None):
@@ -57,16 +60,43 @@ def elements(check, limit=None):
     return checked
 
 
+def array(what, *checks):
+    """A list of as many elements as there are checks, each of which passes its own."""
+    def checked(value):
+        if not isinstance(value, list) or len(value) != len(checks):
+            raise bad(f"expected {what}")
+        for position, (check, element) in enumerate(zip(checks, value)):
+            within(f"/{position}", check, element)
+    return checked
+
+
+def nullable(check):
+    def checked(value):
+        if value is not None:
+            check(value)
+    return checked
+
+
+def not_said(nothing, check, rule="identity.left-out"):
+    """A member that is left out when it says nothing."""
+    def checked(value):
+        if value == nothing:
+            raise bad(f"left out when it is {nothing!r}", rule)
+        check(value)
+    return checked
+
+
+# --- scalars
+
+
 def anything(_value):
     pass
 
 
-def integer(low=0, limit="max-integer"):
+def integer(low=0, limit="max-integer", rule="json.types"):
     def checked(value):
-        if type(value) is not int:
-            raise bad("expected an integer")
-        if value < low:
-            raise bad(f"expected at least {low}, found {value}")
+        if type(value) is not int or value < low:
+            raise bad(f"expected an integer of at least {low}", rule if type(value) is int else "json.types")
         if value > LIMITS[limit]:
             raise bad(f"{value} is more than {limit}", "limit.value", "limit")
     return checked
@@ -105,19 +135,71 @@ def name(value):
         raise bad("a name with a control or bidirectional character", "identity.name", "bad-name")
 
 
+def _name_or_empty(value):
+    if value != "":
+        name(value)
+
+
 def role(value):
     string(value)
     if value not in ROLES:
         raise bad(f"role {value!r} is not in the registry", "identity.role", "unsupported-role")
 
 
-def coordinate(value):
-    """A list of [axis, index]; whether the topology has them is `on_topology`."""
-    def pair(element):
-        if not isinstance(element, list) or len(element) != 2 or not is_count(element[1]):
-            raise bad("expected [axis, index]")
-        within("/0", name, element[0])
-    elements(pair)(value)
+def version(value):
+    matched = _VERSION.fullmatch(value) if isinstance(value, str) else None
+    if not matched:
+        raise bad("expected two integers below 10000 joined by a dot", "version.form")
+    if matched[1] != "1":
+        raise bad(f"version {value}, this reader knows 1.n", "version.major", "unsupported-version")
+
+
+def path(value):
+    """A logical path of an attachment."""
+    string(value)
+    if not _PATH.fullmatch(value) or len(value) > LIMITS["path-bytes"] or {".", ".."} & set(value.split("/")):
+        raise bad("not a logical path", "attachment.path", "bad-path")
+
+
+def ascending(keys):
+    """Strictly ascending. Strings compare by code point, which is the order of their UTF-8 bytes."""
+    return all(a < b for a, b in zip(keys, keys[1:]))
+
+
+def features(value):
+    def feature(element):
+        if not isinstance(element, str) or not _FEATURE.fullmatch(element):
+            raise bad("not the name of a feature", "feature.form")
+
+    def feature_list(names):
+        elements(feature)(names)
+        if not ascending(names):
+            raise bad("names are not strictly ascending", "feature.form")
+
+    members(value, {"optional": feature_list, "required": feature_list})
+    if set(value["optional"]) & set(value["required"]):
+        raise bad("a feature is both optional and required", "feature.form")
+
+
+# --- coordinates and identities
+
+coordinate = elements(array("[axis, index]", name, integer()))
+record_key = array("[kind, name, coordinate]", name, name, coordinate)
+# In a value tree this form is all; in `of` and `first` the identity is that of a tensor.
+identity = array("[component, role, name, slot, owner, scope]", name, role, name, _name_or_empty, _name_or_empty, coordinate)
+
+
+def tensor_identity(value):
+    """An identity whose slot and owner go with its role; its scope is still to be held against the topology."""
+    identity(value)
+    goes_with_role(value[1], value[3], value[4])
+
+
+def goes_with_role(role_id, slot, owner):
+    """Slot and owner stand where the role requires them, and do not where it forbids them."""
+    for member, value, needed in zip(("slot", "owner"), (slot, owner), ROLES[role_id][1:]):
+        if needed is not None and needed != (value != ""):
+            raise bad(f"role {role_id} {'requires' if needed else 'forbids'} {member}", f"identity.{member}", "bad-identity")
 
 
 def on_topology(value, topology, rule):
@@ -131,71 +213,3 @@ def on_topology(value, topology, rule):
         if index >= size:
             raise bad(f"index {index} of axis {axis!r} is not below {size}", rule, "bad-identity")
         last = position
-
-
-def identity(value):
-    """The identity array [component, role, name, slot, owner, scope]."""
-    if not isinstance(value, list) or len(value) != 6:
-        raise bad("expected [component, role, name, slot, owner, scope]")
-    checks = (name, role, name, _name_or_empty, _name_or_empty, coordinate)
-    for position, (check, element) in enumerate(zip(checks, value)):
-        within(f"/{position}", check, element)
-
-
-def tensor_identity(value):
-    """An identity in `of` or `first`: its slot and owner go with its role; its scope is still to be held against the topology."""
-    identity(value)
-    goes_with_role(value[1], value[3], value[4])
-
-
-def goes_with_role(role_id, slot, owner):
-    """Slot and owner stand where the role requires them, and do not where it forbids them."""
-    for member, value, needed in zip(("slot", "owner"), (slot, owner), ROLES[role_id][1:]):
-        if needed is not None and needed != (value != ""):
-            raise bad(f"role {role_id} {'requires' if needed else 'forbids'} {member}", f"identity.{member}", "bad-identity")
-
-
-def _name_or_empty(value):
-    if value != "":
-        name(value)
-
-
-def record_key(value):
-    """The array [kind, name, coordinate]."""
-    if not isinstance(value, list) or len(value) != 3:
-        raise bad("expected [kind, name, coordinate]")
-    for position, (check, element) in enumerate(zip((name, name, coordinate), value)):
-        within(f"/{position}", check, element)
-
-
-def version(value):
-    matched = _VERSION.fullmatch(value) if isinstance(value, str) else None
-    if not matched:
-        raise bad("expected two integers below 10000 joined by a dot", "version.form")
-    if matched[1] != "1":
-        raise bad(f"version {value}, this reader knows 1.n", "version.major", "unsupported-version")
-
-
-def features(value):
-    def feature_list(names):
-        def feature(element):
-            if not isinstance(element, str) or not _FEATURE.fullmatch(element):
-                raise bad("not the name of a feature", "feature.form")
-        elements(feature)(names)
-        if not ascending(names):
-            raise bad("names are not strictly ascending", "feature.form")
-    members(value, {"optional": (True, feature_list), "required": (True, feature_list)})
-    if set(value["optional"]) & set(value["required"]):
-        raise bad("a feature is both optional and required", "feature.form")
-
-
-def path(value):
-    """A logical path of an attachment."""
-    string(value)
-    if not _PATH.fullmatch(value) or len(value) > LIMITS["path-bytes"] or {".", ".."} & set(value.split("/")):
-        raise bad("not a logical path", "attachment.path", "bad-path")
-
-
-def ascending(keys):
-    """Strictly ascending. Strings compare by code point, which is the order of their UTF-8 bytes."""
-    return all(a < b for a, b in zip(keys, keys[1:]))

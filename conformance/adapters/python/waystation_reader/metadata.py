@@ -1,7 +1,7 @@
 """The outer objects: parts, manifests and pages (chapters 7 and 8), without their entries and records."""
 
 from . import canonical, forms
-from .forms import bad, elements, hexadecimal, integer, members, within
+from .forms import anything, array, bad, elements, hexadecimal, integer, members, nullable, within
 from .refusal import Refusal
 from .registry import KNOWN_FEATURES, LIMITS
 
@@ -29,13 +29,7 @@ def _required(value, member, check):
 
 def manifest(value):
     """Checks a manifest whose preamble has passed."""
-    members(value, _COMMON | {
-        "contents": (True, _contents),
-        "omitted": (True, _omitted),
-        "parts": (True, elements(_manifest_part, "writers")),
-        "records": (True, elements(_page_of(forms.record_key))),
-        "tensors": (True, elements(_page_of(forms.tensor_identity))),
-    })
+    members(value, _MANIFEST)
     # From here on what several members have to do with each other, in the order of the chapters.
     for number, listed in enumerate(value["tensors"]):
         within(f"/tensors/{number}/first/5", forms.on_topology, listed["first"][5], value["topology"], "identity.scope")
@@ -52,19 +46,8 @@ def manifest(value):
 
 
 def part(value):
-    """Checks a part whose preamble has passed; entries and records are only known to be lists of objects."""
-    members(value, _COMMON | {
-        "attachments": (True, _ATTACHMENTS),
-        "entries": (True, elements(forms.anything)),
-        "extensions": (True, _extensions),
-        "inc": (True, hexadecimal(16)),
-        "inventory": (True, _inventory),
-        "omitted": (True, _omitted),
-        "producer": (True, _producer),
-        "records": (True, elements(forms.anything)),
-        "shards": (True, _SHARDS),
-        "writer": (True, integer()),
-    })
+    """Checks a part whose preamble has passed; entries and records are only known to be lists."""
+    members(value, _PART)
     if value["writer"] >= value["writers"]:
         raise bad(f"writer {value['writer']} of {value['writers']}", "part.writer").at(prefix="/writer")
     _features_named(value["extensions"], value["features"])
@@ -78,13 +61,8 @@ def page(value, kind, number, version):
     _required(value, "page", integer())
     if value["page"] != number:
         raise bad(f"expected page {number}", "page.number", "bad-format").at(prefix="/page")
-    members(value, {
-        "entries" if kind == "tensors" else "records": (True, elements(forms.anything)),
-        "format": (True, forms.anything),
-        "kind": (True, forms.anything),
-        "page": (True, forms.anything),
-        "version": (True, forms.anything),
-    })
+    listed = "entries" if kind == "tensors" else "records"
+    members(value, {listed: elements(anything), "format": anything, "kind": anything, "page": anything, "version": anything})
 
 
 def _block_bytes(value):
@@ -93,87 +71,52 @@ def _block_bytes(value):
         raise bad(f"expected a power of two from {low} to {high}", "common.block-bytes")
 
 
-def _parent(value):
-    if value is not None:
-        hexadecimal(64)(value)
-
-
 def _topology(value):
-    def axis(element):
-        if not isinstance(element, list) or len(element) != 2:
-            raise bad("expected [axis, size]")
-        within("/0", forms.name, element[0])
-        if type(element[1]) is not int or element[1] < 1:
-            raise bad("an axis has a size of at least 1", "common.topology")
-    elements(axis, "topology-axes")(value)
+    elements(array("[axis, size]", forms.name, integer(1, rule="common.topology")), "topology-axes")(value)
     if len({axis for axis, _ in value}) != len(value):
         raise bad("an axis is named twice", "common.topology")
 
 
-_COMMON = {
-    "attempt": (True, hexadecimal(16)),
-    "block_bytes": (True, _block_bytes),
-    "features": (True, forms.features),
-    "format": (True, forms.anything),
-    "kind": (True, forms.anything),
-    "parent": (True, _parent),
-    "run": (True, forms.name),
-    "step": (True, integer(0, "step")),
-    "topology": (True, _topology),
-    "version": (True, forms.anything),
-    "writers": (True, integer(1, "writers")),
-}
-
-
 def _attachment(value):
-    members(value, {"bytes": (True, integer()), "path": (True, forms.path), "sha256": (True, hexadecimal(64))})
+    members(value, {"bytes": integer(), "path": forms.path, "sha256": hexadecimal(64)})
 
 
 def _shard(value):
-    members(value, {"bytes": (True, integer()), "class": (True, forms.one_of("model", "state")), "crc_table": (True, _crc_table)})
+    members(value, {"bytes": integer(), "class": forms.one_of("model", "state"), "crc_table": nullable(_crc_table)})
     table = value["crc_table"]
-    if table is not None and (table["count"] < 1 or table["offset"] + 4 * table["count"] > value["bytes"]):
-        raise bad("a table of no blocks, or one that leaves its shard", "part.table").at(prefix="/crc_table")
+    if table is not None and table["offset"] + 4 * table["count"] > value["bytes"]:
+        raise bad("the table leaves its shard", "part.table").at(prefix="/crc_table")
 
 
 def _crc_table(value):
-    if value is not None:
-        members(value, {"count": (True, integer()), "crc32c": (True, hexadecimal(8)), "offset": (True, integer())})
-
-
-_ATTACHMENTS = elements(_attachment, "attachments-per-writer")
-_SHARDS = elements(_shard, "shards-per-writer")
+    members(value, {"count": integer(1, rule="part.table"), "crc32c": hexadecimal(8), "offset": integer()})
 
 
 def _extensions(value):
     if not isinstance(value, dict):
         raise bad("expected an object")
-    members(value, {feature: (True, _extension) for feature in value})
+    for feature in sorted(value):
+        within(forms.step(feature), _extension, value[feature])
 
 
 def _extension(value):
-    members(value, {"on_rewrite": (True, forms.one_of("keep", "drop")), "value": (True, forms.anything)})
+    members(value, {"on_rewrite": forms.one_of("keep", "drop"), "value": anything})
 
 
 def _features_named(extensions, features):
-    named = {*features["optional"], *features["required"]}
     for feature in sorted(extensions):
-        if feature not in named:
+        if feature not in features["optional"] + features["required"]:
             raise bad(f"extension {feature!r} is not named in features", "part.extensions").at(prefix="/extensions")
 
 
 def _inventory(value):
-    if value is not None:
-        members(value, {"count": (True, integer()), "sha256": (True, hexadecimal(64))})
+    members(value, {"count": integer(), "sha256": hexadecimal(64)})
 
 
 def _omitted(value):
     def entry(element):
-        members(element, {
-            "component": (True, forms.name),
-            "names": (True, elements(forms.name)),
-            "reason": (True, forms.one_of("frozen", "base", "other")),
-        })
+        reason = forms.one_of("frozen", "base", "other")
+        members(element, {"component": forms.name, "names": elements(forms.name), "reason": reason})
         if not element["names"] or not forms.ascending(element["names"]):
             raise bad("names are not at least one and strictly ascending", "part.omitted").at(prefix="/names")
     elements(entry)(value)
@@ -186,43 +129,20 @@ def _producer(value):
         forms.string(element)
         if len(element.encode("utf-8")) > LIMITS["name-bytes"]:
             raise bad("a string of more than name-bytes", "limit.value", "limit")
-    members(value, {"name": (True, text), "version": (True, text)})
-
-
-def _manifest_part(value):
-    members(value, {
-        "attachments": (True, _ATTACHMENTS),
-        "bytes": (True, integer(0, "part-bytes")),
-        "extensions": (True, _extensions),
-        "inc": (True, hexadecimal(16)),
-        "sha256": (True, hexadecimal(64)),
-        "shards": (True, _SHARDS),
-    })
-
-
-def _page_of(key):
-    def checked(value):
-        members(value, {"bytes": (True, integer(0, "page-bytes")), "first": (True, key), "sha256": (True, hexadecimal(64))})
-    return checked
+    members(value, {"name": text, "version": text})
 
 
 def _contents(value):
-    def pair(check):
-        def checked(element):
-            if not isinstance(element, list) or len(element) != 2:
-                raise bad("expected a pair")
-            within("/0", forms.name if check is counts else forms.role, element[0])
-            within("/1", check, element[1])
-        return checked
-
     def counts(inner):
-        elements(pair(integer(1)))(inner)
-        if not forms.ascending([element[0] for element in inner]):
-            raise bad("roles are not strictly ascending")
+        elements(array("[role, count]", forms.role, integer(1)))(inner)
+        in_order(inner)
 
-    elements(pair(counts))(value)
-    if not forms.ascending([element[0] for element in value]):
-        raise bad("components are not strictly ascending")
+    def in_order(pairs):
+        if not forms.ascending([pair[0] for pair in pairs]):
+            raise bad("not strictly ascending")
+
+    elements(array("[component, roles]", forms.name, counts))(value)
+    in_order(value)
 
 
 def unique_paths(paths):
@@ -233,3 +153,56 @@ def unique_paths(paths):
         if one == next_one or next_one.startswith(one + "\0"):
             shown = one.replace("\0", "/")
             raise bad(f"logical path {shown!r} collides with another", "attachment.unique", "bad-path")
+
+
+# --- tables of members
+
+_COMMON = {
+    "attempt": hexadecimal(16),
+    "block_bytes": _block_bytes,
+    "features": forms.features,
+    "format": anything,
+    "kind": anything,
+    "parent": nullable(hexadecimal(64)),
+    "run": forms.name,
+    "step": integer(0, "step"),
+    "topology": _topology,
+    "version": anything,
+    "writers": integer(1, "writers"),
+}
+
+# What a part says of its files, and the manifest repeats.
+_FILES = {
+    "attachments": elements(_attachment, "attachments-per-writer"),
+    "extensions": _extensions,
+    "inc": hexadecimal(16),
+    "shards": elements(_shard, "shards-per-writer"),
+}
+
+_PART = _COMMON | _FILES | {
+    "entries": elements(anything),
+    "inventory": nullable(_inventory),
+    "omitted": _omitted,
+    "producer": _producer,
+    "records": elements(anything),
+    "writer": integer(),
+}
+
+
+def _manifest_part(value):
+    members(value, _FILES | {"bytes": integer(0, "part-bytes"), "sha256": hexadecimal(64)})
+
+
+def _page_of(key):
+    def checked(value):
+        members(value, {"bytes": integer(0, "page-bytes"), "first": key, "sha256": hexadecimal(64)})
+    return checked
+
+
+_MANIFEST = _COMMON | {
+    "contents": _contents,
+    "omitted": _omitted,
+    "parts": elements(_manifest_part, "writers"),
+    "records": elements(_page_of(forms.record_key)),
+    "tensors": elements(_page_of(forms.tensor_identity)),
+}

@@ -31,6 +31,15 @@ class Refusal(Exception):
         return found
 
 
+def attempt(report, check, *arguments, file=None, prefix=None):
+    """What the check gives; when it refuses, that goes to `report` with its file and pointer filled in, and None is given."""
+    try:
+        return check(*arguments)
+    except Refusal as refusal:
+        report(refusal.at(file=file, prefix=prefix))
+        return None
+
+
 def io_refusal(error, file, rule="run.errors"):
     """What a failed system call is answered with."""
     code = "io"

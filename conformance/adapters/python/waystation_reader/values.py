@@ -54,35 +54,18 @@ def _bytes(value):
 
 
 def _map(value):
-    seen = set()
-
-    def pair(element):
-        if not isinstance(element, list) or len(element) != 2:
-            raise bad("expected [key, value]")
-        key = element[0]
-        if isinstance(key, dict) and set(key) == {"int"}:
-            _int(key["int"])
-            mark = key["int"]
-            kind = "int"
-        elif isinstance(key, str):
-            mark, kind = key, "string"
-        elif type(key) is int:
-            mark, kind = str(key), "int"
-        else:
-            raise bad("a key is a string or an integer")
-        if (kind, mark) in seen:
-            raise bad("a key stands twice")
-        seen.add((kind, mark))
-        within("/1", _tree, element[1])
-
-    forms.elements(pair)(value)
+    forms.elements(forms.array("[key, value]", _key, _tree))(value)
+    # A string and an integer of the same digits are different keys; an integer is bare or `int`, never both.
+    marks = [(type(key) is str, key["int"] if isinstance(key, dict) else str(key)) for key, _ in value]
+    if len(set(marks)) != len(marks):
+        raise bad("a key stands twice")
 
 
-def _type(value):
-    if not isinstance(value, list) or len(value) != 2:
-        raise bad("expected [name, value]")
-    forms.string(value[0])
-    within("/1", _tree, value[1])
+def _key(value):
+    if isinstance(value, dict) and set(value) == {"int"}:
+        _int(value["int"])
+    elif not isinstance(value, str) and type(value) is not int:
+        raise bad("a key is a string or an integer")
 
 
 _MEMBERS = {
@@ -94,5 +77,5 @@ _MEMBERS = {
     "tuple": forms.elements(_tree),
     "map": _map,
     "tensor": forms.identity,
-    "type": _type,
+    "type": forms.array("[name, value]", forms.string, _tree),
 }

@@ -3,12 +3,12 @@
 import hashlib
 import re
 
-from . import canonical, crc32c, entries, metadata, shard, values
+from . import canonical, crc32c, entries, metadata, shard
 from .checkpoint import attachment_name, open_checkpoint, page_name, part_name, shard_name
 from .derive import Part, derive
 from .files import Directory
-from .forms import bad, within
-from .refusal import Refusal
+from .forms import bad
+from .refusal import Refusal, attempt
 
 _PIN = re.compile("pin-[A-Za-z0-9._-]{1,64}")
 
@@ -54,13 +54,7 @@ class _Verifier:
 
     def attempt(self, name, check, *arguments):
         """Runs the check of a file that is there, and reports what it refuses."""
-        if name in self.checkpoint.missing:
-            return None
-        try:
-            return check(*arguments)
-        except Refusal as refusal:
-            self.report(refusal.at(file=name))
-            return None
+        return None if name in self.checkpoint.missing else attempt(self.report, check, *arguments, file=name)
 
     # parts
 
@@ -76,35 +70,9 @@ class _Verifier:
         if value["writer"] != writer:
             raise bad(f"writer {value['writer']} under the name of writer {writer}", "part.name", "bad-format").at(prefix="/writer")
         session = entries.Session.of_part(value)
-        found, records = [], {}
-        for position, raw in enumerate(value["entries"]):
-            entry = within(f"/entries/{position}", self.entry, raw, session, writer)
-            if found and found[-1].key >= entry.key:
-                raise bad("entries are not strictly ascending", "part.entries", "bad-order").at(prefix=f"/entries/{position}")
-            found.append(entry)
-        last = None
-        for position, raw in enumerate(value["records"]):
-            key = within(f"/records/{position}", self.record, raw, session)
-            if last is not None and last >= key:
-                raise bad("records are not strictly ascending", "part.records", "bad-order").at(prefix=f"/records/{position}")
-            records[key] = raw
-            last = key
-        return Part(name, len(data), stated["sha256"], value, found, records)
-
-    @staticmethod
-    def entry(raw, session, writer):
-        if entries.is_alias(raw):
-            return entries.alias(raw, session)
-        entry = entries.tensor(raw, session)
-        entries.chunks(entry, session, writer)
-        return entry
-
-    @staticmethod
-    def record(raw, session):
-        key = entries.record(raw, session)
-        if raw["kind"] == "value":
-            within("/value", values.record_value, raw["value"])
-        return key
+        found = entries.check_list("entries", value["entries"], session, "part.entries", writer=writer)
+        records = entries.check_list("records", value["records"], session, "part.records", writer=writer)
+        return Part(name, len(data), stated["sha256"], value, list(found.values()), records)
 
     # layout
 
@@ -129,10 +97,10 @@ class _Verifier:
         for writer, part in enumerate(self.parts):
             for position, stated in enumerate(part.value["shards"] if part else ()):
                 pairs = placed.get((writer, position), [])
-                try:
-                    layouts[writer, position] = shard.check(stated, pairs, part.value["block_bytes"]), stated["crc_table"]
-                except Refusal as refusal:
-                    self.report(refusal.at(file=part.file, prefix=f"/shards/{position}"))
+                layout = attempt(self.report, shard.check, stated, pairs, part.value["block_bytes"],
+                                 file=part.file, prefix=f"/shards/{position}")
+                if layout is not None:
+                    layouts[writer, position] = layout, stated["crc_table"]
         return layouts
 
     # derive
