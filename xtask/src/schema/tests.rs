@@ -283,3 +283,32 @@ fn pages() {
         &[("/records", Some(json!([]))), ("/records/0/name", None), ("/entries", Some(json!([])))],
     );
 }
+
+/// The worked example is what the spec shows people: its files must fit.
+#[test]
+fn the_worked_example() {
+    let folder = crate::root().join("spec/example");
+    let checkpoint = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let checkpoint = checkpoint.into_iter().find(|path| path.is_dir()).unwrap();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(checkpoint).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let Some((kind, file)) = [
+            ("manifest", "manifest.schema.json"),
+            ("part-", "part.schema.json"),
+            ("tensors-", "tensors-page.schema.json"),
+            ("records-", "records-page.schema.json"),
+        ]
+        .into_iter()
+        .find(|(kind, _)| name.starts_with(kind)) else {
+            continue;
+        };
+        let value: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let schema = schema(file);
+        let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{kind} {name}: {errors:?}");
+        seen += 1;
+    }
+    assert_eq!(seen, 5);
+}
