@@ -93,6 +93,16 @@ class Read(unittest.TestCase):
             checkpoint.find('["main","param","nowhere","","",[]]')
         self.assertEqual(caught.exception.code, "not-found")
 
+    def test_alias_of_nothing(self):
+        empty = {"dtype": "F32", "name": "none", "role": "param", "shape": [0]}
+        aliases = [{"name": name, "of": ["main", "param", to, "", "", []], "role": "param"}
+                   for name, to in (("a", "nowhere"), ("b", "none"), ("c", "a"))]
+        checkpoint = self.opened(support.Checkpoint([support.Writer(0, [(empty, [])], aliases)]))
+        for name, rule in (("a", "alias.target"), ("b", "alias.elements"), ("c", "alias.target")):
+            with self.assertRaises(Refusal) as caught:
+                checkpoint.find(f'["main","param","{name}","","",[]]')
+            self.assertEqual((caught.exception.code, caught.exception.rule), ("bad-alias", rule))
+
     def test_chunks_longer_than_a_block(self):
         shape = [3, 40000]
         data = [support.filler(120000, "a"), support.filler(120000, "b")]

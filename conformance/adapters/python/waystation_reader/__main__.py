@@ -35,6 +35,8 @@ def _read(arguments):
                 if directory.sha256(name) != stated["sha256"]:
                     raise Refusal("digest-mismatch", "attachment.digest", "not the SHA-256 stated", name)
                 attachments.append({member: stated[member] for member in ("path", "bytes", "sha256")})
+        for key in sorted(checkpoint.aliases):
+            checkpoint.find(key)
         aliases = [_identity(alias.identity) | {"of": alias.raw["of"]} for _, alias in sorted(checkpoint.aliases.items())]
         return 0, {
             "run": manifest["run"],

@@ -33,8 +33,12 @@ class Checkpoint:
 
     def find(self, key):
         """The tensor of an identity key, or that which an alias of this key names."""
-        alias = self.aliases.get(key)
-        tensor = self.tensors.get(alias.target if alias else key)
+        if key in self.aliases:
+            alias = self.aliases[key]
+            tensor = self.tensors.get(alias.target)
+            entries.check_target(alias, tensor)
+            return tensor
+        tensor = self.tensors.get(key)
         if tensor is None:
             raise Refusal("not-found", "open.find", f"there is no tensor or alias {key}")
         return tensor
@@ -185,10 +189,6 @@ def open_checkpoint(path_or_directory, report=refuse):
             name = page_name(kind, number)
             if name in checkpoint.missing or attempt(report, _page, checkpoint, kind, number, file=name) is None:
                 checkpoint.pages_whole = False
-    for alias in checkpoint.aliases.values():
-        target = checkpoint.tensors.get(alias.target)
-        if target is not None or checkpoint.pages_whole:
-            attempt(report, entries.check_target, alias, target)
     return checkpoint
 
 

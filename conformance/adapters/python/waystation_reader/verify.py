@@ -36,6 +36,11 @@ class _Verifier:
         self.parts = []
 
     def run(self):
+        for alias in self.checkpoint.aliases.values():
+            target = self.checkpoint.tensors.get(alias.target)
+            # What stands in a page that cannot be read may be the target.
+            if target is not None or self.checkpoint.pages_whole:
+                attempt(self.report, entries.check_target, alias, target)
         for writer in range(len(self.manifest["parts"])):
             self.parts.append(self.attempt(part_name(writer, self.manifest["parts"][writer]["sha256"]), self.part, writer))
         placed = self.placed()
