@@ -14,7 +14,7 @@ use crate::args::{Cat, CatFormat};
 use crate::{elements, npy, region_arg};
 
 /// Bytes of a tensor in memory at once.
-const PIECE_BYTES: u64 = 16 << 20;
+const PIECE_BYTES: u64 = 4 << 20;
 
 pub(super) fn run(args: &Cat, context: &Context) -> Result<u8> {
     let checkpoint = open_checkpoint(&args.checkpoint, context)?;
@@ -131,25 +131,37 @@ fn values(tensor: &TensorRef<'_>, region: &Region) -> Result<Vec<String>> {
     Ok(all)
 }
 
+/// Gives the text of every element, in order. Eight elements of b bits are b bytes, so pieces are cut there.
 fn each_element(
     tensor: &TensorRef<'_>,
     region: &Region,
     take: &mut dyn FnMut(usize, String) -> Result<()>,
 ) -> Result<()> {
     let dtype = tensor.entry().dtype;
-    let mut first = 0;
-    for slab in slabs(tensor, region)? {
-        let bytes = tensor.read_region(&slab)?;
-        let count = arith::to_usize(elements_in(tensor, &slab)?, "elements")?;
+    let eight = arith::to_usize(u64::from(dtype.bits()), "bytes of eight elements")?;
+    let mut left = arith::to_usize(elements_in(tensor, region)?, "elements")?;
+    let mut first = 0_usize;
+    let mut pending = Vec::new();
+    let mut print = |bytes: &[u8], count: usize| {
         for index in 0..count {
-            let text = elements::text(dtype, &bytes, index).ok_or_else(|| {
+            let text = elements::text(dtype, bytes, index).ok_or_else(|| {
                 Error::new(Code::LengthMismatch, "the region has fewer bytes than elements")
             })?;
             take(first, text)?;
             first = first.saturating_add(1);
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    tensor.stream_region(region, PIECE_BYTES, &mut |bytes| {
+        pending.extend_from_slice(bytes);
+        let eights = pending.len().checked_div(eight).unwrap_or(0);
+        let count = eights.saturating_mul(8).min(left);
+        print(&pending, count)?;
+        left = left.saturating_sub(count);
+        pending.drain(..eights.saturating_mul(eight));
+        Ok(())
+    })?;
+    print(&pending, left)
 }
 
 /// Elements that a region is read as: for a flat companion, one for each block.
@@ -158,36 +170,8 @@ fn elements_in(tensor: &TensorRef<'_>, region: &Region) -> Result<u64> {
     Ok(tensor.entry().block.map_or(elements, |block| elements.div_ceil(block.max(1))))
 }
 
-/// The region in slabs along its first axis, each of whole bytes, so that memory stays bounded.
-fn slabs(tensor: &TensorRef<'_>, region: &Region) -> Result<Vec<Region>> {
-    let rows = region.extent.first().copied().unwrap_or(1);
-    let bytes = tensor.region_bytes(region)?;
-    if bytes <= PIECE_BYTES || rows <= 1 || tensor.entry().block.is_some() {
-        return Ok(vec![region.clone()]);
-    }
-    // Eight rows at a time end on a byte whatever the width of an element.
-    let row_bytes = bytes.div_ceil(rows).max(1);
-    let step = PIECE_BYTES.div_ceil(row_bytes).next_multiple_of(8);
-    let mut slabs = Vec::new();
-    let mut begin = 0;
-    while begin < rows {
-        let mut slab = region.clone();
-        let take = step.min(rows.saturating_sub(begin));
-        if let (Some(at), Some(extent)) = (slab.at.first_mut(), slab.extent.first_mut()) {
-            *at = arith::add(*at, begin, "row of a slab")?;
-            *extent = take;
-        }
-        slabs.push(slab);
-        begin = arith::add(begin, take, "row of a slab")?;
-    }
-    Ok(slabs)
-}
-
 fn copy(tensor: &TensorRef<'_>, region: &Region, out: &mut dyn Write) -> Result<()> {
-    for slab in slabs(tensor, region)? {
-        put(out, &tensor.read_region(&slab)?)?;
-    }
-    Ok(())
+    tensor.stream_region(region, PIECE_BYTES, &mut |bytes| put(out, bytes))
 }
 
 fn open_output(path: Option<&Path>) -> Result<Box<dyn Write>> {
