@@ -1,0 +1,153 @@
+//! Numbers and bytes that a hostile writer may state, with every digest right: answers, no crashes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "tests: a failure is a panic"
+)]
+
+mod support;
+
+use proptest::prelude::*;
+use support::{Files, name_of, reseal, small, store_of};
+use waystation_format::{Code, Digest, Manifest, names};
+use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
+
+/// Replaces the `nth` number of a text, or flips a bit where that is asked for.
+fn change(text: &[u8], nth: usize, number: Option<&str>) -> Vec<u8> {
+    let mut changed = text.to_vec();
+    let Some(number) = number else {
+        let at = nth % text.len();
+        changed[at] ^= 1 << (nth % 7);
+        return changed;
+    };
+    let mut runs = Vec::new();
+    let mut start = None;
+    for (at, byte) in text.iter().enumerate() {
+        let digit = byte.is_ascii_digit();
+        let before = at.checked_sub(1).map_or(b' ', |at| text[at]);
+        match start {
+            None if digit && b"[,:".contains(&before) => start = Some(at),
+            Some(begin) if !digit => {
+                if b",]}".contains(byte) {
+                    runs.push(begin..at);
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    let run = runs[nth % runs.len()].clone();
+    changed.splice(run, number.bytes());
+    changed
+}
+
+fn number() -> impl Strategy<Value = Option<&'static str>> {
+    prop::sample::select(vec![
+        None,
+        Some("0"),
+        Some("1"),
+        Some("7"),
+        Some("4095"),
+        Some("4096"),
+        Some("4352"),
+        Some("65536"),
+        Some("4294967295"),
+        Some("4294967296"),
+        Some("4503599627370496"),
+        Some("9007199254740991"),
+    ])
+}
+
+/// Reads all that can be read; every answer is fine.
+fn exercise(files: &Files) -> Vec<Code> {
+    let store = store_of(files);
+    let mut codes = Vec::new();
+    // Whatever a number says, what is taken in memory stays in proportion to the files.
+    let options = OpenOptions::new().memory_budget(Some(8 << 20));
+    match Checkpoint::open_store(store.clone(), options) {
+        Ok(checkpoint) => {
+            for entry in checkpoint.entries() {
+                let read = entry.and_then(|entry| {
+                    let tensor = checkpoint.tensor_of(&entry)?;
+                    for chunk in 0..tensor.entry().chunks.len() {
+                        tensor.stream_chunk(chunk, 4096, &mut |_| Ok(()))?;
+                    }
+                    tensor.sha256()?;
+                    tensor.read()
+                });
+                codes.extend(read.err().map(|e| e.code()));
+            }
+            for record in checkpoint.records() {
+                codes.extend(record.err().map(|e| e.code()));
+            }
+            let paths: Vec<String> = checkpoint.attachments().map(|a| a.path.to_owned()).collect();
+            for path in paths {
+                let read = checkpoint.read_attachment(&path, &mut std::io::sink());
+                codes.extend(read.err().map(|e| e.code()));
+            }
+        }
+        Err(e) => codes.push(e.code()),
+    }
+    let report = verify(&store, &VerifyOptions { threads: 1, ..VerifyOptions::default() }).unwrap();
+    codes.extend(report.findings.iter().map(|e| e.code()));
+    codes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_change_of_a_page(nth in any::<usize>(), number in number()) {
+        let mut files = small().files();
+        let page = name_of(&files, "tensors-");
+        let changed = change(&files[&page], nth, number);
+        let same = changed == files[&page];
+        files.insert(page, changed);
+        reseal(&mut files, |_| {});
+        prop_assert_eq!(exercise(&files).is_empty(), same);
+    }
+
+    #[test]
+    fn any_change_of_a_part(nth in any::<usize>(), number in number(), writer in 0u32..2) {
+        let mut files = small().files();
+        let manifest = Manifest::parse(&files[names::MANIFEST]).unwrap();
+        let old = names::part(writer, &manifest.parts[writer as usize].sha256);
+        let raw = files.remove(&old).unwrap();
+        let changed = change(&raw, nth, number);
+        let same = changed == raw;
+        reseal(&mut files, |manifest| {
+            let part = &mut manifest.parts[writer as usize];
+            (part.bytes, part.sha256) = (changed.len() as u64, Digest::of(&changed));
+        });
+        files.insert(names::part(writer, &Digest::of(&changed)), changed);
+        prop_assert_eq!(exercise(&files).is_empty(), same);
+    }
+
+    #[test]
+    fn any_change_of_a_manifest(nth in any::<usize>(), number in number()) {
+        let mut files = small().files();
+        let changed = change(&files[names::MANIFEST], nth, number);
+        let same = changed == files[names::MANIFEST];
+        support::commit(&mut files, changed);
+        prop_assert_eq!(exercise(&files).is_empty(), same);
+    }
+}
+
+#[test]
+fn two_tensors_may_not_claim_the_same_bytes() {
+    let mut files = small().files();
+    let page = name_of(&files, "tensors-");
+    let text = String::from_utf8(files[&page].clone()).unwrap();
+    let at = text.find("[0,0,").unwrap();
+    let end = at + text[at..].find(",[").unwrap();
+    let other = text[end..].find("[0,0,").map(|next| end + next).unwrap();
+    let other_end = other + text[other..].find(",[").unwrap();
+    let changed = format!("{}{}{}", &text[..other], &text[at..end], &text[other_end..]);
+    files.insert(page, changed.into_bytes());
+    reseal(&mut files, |_| {});
+    assert!(!exercise(&files).is_empty());
+}
