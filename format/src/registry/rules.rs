@@ -666,7 +666,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadAlias],
         chapter: "04-identity.md",
-        text: "The target MUST be a tensor of the same checkpoint, not an alias. A reader checks this when it reads the alias, a validator after all pages.",
+        text: "The target MUST be a tensor of the same checkpoint, not an alias. A reader checks this when it reads the alias's elements, a validator after all pages; listing an alias is not reading it.",
     },
     RuleInfo {
         id: ALIAS_ELEMENTS,
