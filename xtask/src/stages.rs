@@ -22,7 +22,18 @@ const STAGES: [(&str, Work); 9] = [
     ("tree", |root| tree::run(root).map(|()| Outcome::Passed)),
     ("gen", |root| crate::generate(root, true).map(|()| Outcome::Passed)),
     ("clippy", |root| {
-        cargo(root, &["clippy", "--locked", "--workspace", "--all-targets", "--", "-Dwarnings"])
+        cargo(
+            root,
+            &[
+                "clippy",
+                "--locked",
+                "--workspace",
+                "--all-targets",
+                "--all-features",
+                "--",
+                "-Dwarnings",
+            ],
+        )
     }),
     ("doc", doc),
     ("test", |root| cargo(root, &["test", "--locked", "--workspace"])),
