@@ -1,7 +1,7 @@
 //! Opens, verifies and reads Waystation checkpoints.
 //!
 //! [`Checkpoint`] opens one and finds what is in it; [`TensorRef`] reads a tensor; [`Plan`] is the
-//! same without I/O, for other backends; [`verify`] checks every rule and byte; [`run`] lists the
+//! same without I/O, for other backends; [`verify()`] checks every rule and byte; [`run`] lists the
 //! attempts of a run and finds the one to resume from; [`reshard`] shares tensors out among
 //! writers. Reads are positional and checked; only [`map`] maps files.
 //!
