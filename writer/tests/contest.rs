@@ -22,6 +22,7 @@ use waystation_store::open_path;
 use waystation_writer::{SalvageOptions, commit, salvage};
 
 use processes::content::WRITERS;
+use processes::deck::Deck;
 use processes::stop_at::{Among, Moment, Stop};
 use processes::{End, Job, Process, Role};
 
@@ -65,24 +66,27 @@ fn two_committers_at_once_both_succeed() {
     }
 }
 
-/// Every time the other one is a change further, from neck and neck to long done.
+/// Every time the other one is a change further, from neck and neck to long done, or has half of
+/// its bytes in a file.
 #[test]
 fn two_committers_at_every_distance_both_succeed() {
     let (directory, _) = run();
-    let changes = {
+    let counts = {
         let job = parts(directory.path(), 2);
         let mut committer = job.start(Role::Committer);
         assert!(matches!(committer.end(), End::Done(_)));
-        committer.counts().changes
+        committer.counts()
     };
-    for nth in 1..=changes {
-        let job = parts(directory.path(), 2 + nth);
-        let mut first = job.start_at(Role::Committer, before_change(nth));
+    let mut stops = Deck::new(counts, Among::Changes, &[Moment::Before]).all;
+    stops.extend(Deck::new(counts, Among::Writes, &[Moment::Half]).all);
+    for (step, stop) in (3..).zip(stops) {
+        let job = parts(directory.path(), step);
+        let mut first = job.start_at(Role::Committer, Some(stop));
         assert!(first.stopped());
         let second = job.start(Role::Committer).succeed();
         job.check_latest();
         first.resume();
-        assert_eq!(first.succeed(), second, "{nth}");
+        assert_eq!(first.succeed(), second, "{stop}");
         job.check_latest();
     }
 }
@@ -147,6 +151,7 @@ fn two_writers_never_share_a_file() {
     job.start_as(Role::Writer(1), None, inc).succeed();
     late.resume();
     assert!(matches!(late.end(), End::Failed { code, .. } if code == Code::Exists.as_str()));
+    assert_eq!(late.counts().writes, 0);
     for writer in [0, 2] {
         job.start(Role::Writer(writer)).succeed();
     }
