@@ -13,7 +13,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::{Files, name_of, reseal, small, store_of};
-use waystation_format::{Code, Digest, Manifest, names};
+use waystation_format::{Code, Digest, Manifest, Part, names};
 use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
 
 /// Replaces the `nth` number of a text, or flips a bit where that is asked for.
@@ -118,7 +118,10 @@ proptest! {
         let old = names::part(writer, &manifest.parts[writer as usize].sha256);
         let raw = files.remove(&old).unwrap();
         let changed = change(&raw, nth, number);
-        let same = changed == raw;
+        // Who wrote a part is stated in it alone: another producer is another valid part.
+        let producer = |raw: &[u8]| Part::parse(raw.to_vec()).ok().map(|part| part.producer);
+        let renamed = producer(&changed).is_some_and(|now| Some(now) != producer(&raw));
+        let same = changed == raw || renamed;
         reseal(&mut files, |manifest| {
             let part = &mut manifest.parts[writer as usize];
             (part.bytes, part.sha256) = (changed.len() as u64, Digest::of(&changed));
