@@ -14,7 +14,8 @@
 mod support;
 
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -101,6 +102,89 @@ fn named_files_missing_cut_long_and_flipped() {
         found(middle, flipped, begin);
     }
     found(|c| flip(&file(c, "model-00000", ""), 20), "header-mismatch", "model-00000");
+}
+
+#[test]
+fn another_case_is_another_name() {
+    for (begin, end) in [
+        ("manifest", ""),
+        ("tensors-", ""),
+        ("part-00000", ""),
+        ("attachment-", ""),
+        ("model-00001", ""),
+    ] {
+        let recased = |c: &Path| {
+            let path = file(c, begin, end);
+            let name = path.file_name().unwrap().to_str().unwrap();
+            fs::rename(&path, c.join(name[..1].to_uppercase() + &name[1..])).unwrap();
+        };
+        found(recased, "file-missing", begin);
+    }
+}
+
+/// Changes the manifest's text and makes the commit file fit, as a hostile writer would.
+fn reroot(ckpt: &Path, from: &str, to: &str) {
+    let manifest = ckpt.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains(from), "{from} stands in {text}");
+    let text = text.replacen(from, to, 1);
+    fs::write(&manifest, &text).unwrap();
+    let digest = waystation_format::Digest::of(text.as_bytes());
+    fs::write(ckpt.join("waystation.commit"), format!("{digest}  manifest.json\n")).unwrap();
+}
+
+#[test]
+fn a_manifest_with_every_digest_right() {
+    for (from, to, code) in [
+        (r#""required":[]"#, r#""required":["quantum"]"#, "unsupported-feature"),
+        (r#""version":"1.0""#, r#""version":"2.0""#, "unsupported-version"),
+        (r#""format":"waystation""#, r#""format":"waystatiom""#, "bad-format"),
+        (r#""step":7"#, r#""step":7.0"#, "not-canonical"),
+        (r#""step":7"#, r#""step":07"#, "not-canonical"),
+        (r#""step":7"#, r#""step":7e0"#, "not-canonical"),
+        (r#""step":7"#, r#""step": 7"#, "not-canonical"),
+        (r#""step":7"#, r#""step":7,"step":8"#, "not-canonical"),
+        (r#""step":7"#, r#""step":9007199254740992"#, "not-canonical"),
+        (r#""step":7"#, r#""step":18446744073709551616"#, "not-canonical"),
+        (r#""step":7"#, r#""step":9007199254740991"#, "limit"),
+        (r#""step":7"#, r#""step":-7"#, "bad-member"),
+        (r#""step":7"#, r#""step":7,"stop":1"#, "bad-member"),
+        (r#""run":"model""#, r#""run":"m\u001b""#, "bad-name"),
+        (r#""run":"model""#, r#""run":"\u006dodel""#, "not-canonical"),
+        (r#""writers":2"#, r#""writers":3"#, "bad-member"),
+        (r#""path":"config.json""#, r#""path":"../config.json""#, "bad-path"),
+        (r#""path":"config.json""#, r#""path":"/etc/passwd""#, "bad-path"),
+        (r#""block_bytes":262144"#, r#""block_bytes":262145"#, "bad-member"),
+        (r#""bytes":12"#, r#""bytes":9007199254740991"#, "length-mismatch"),
+    ] {
+        let change = |c: &Path| reroot(c, from, to);
+        refused(change, code);
+    }
+}
+
+#[test]
+fn parts_that_do_not_make_a_checkpoint() {
+    let program = Program::new();
+    let ckpt = program.checkpoint();
+    fs::remove_file(ckpt.join("waystation.commit")).unwrap();
+    let part = file(&ckpt, "part-00001", ".json");
+    let hidden = ckpt.join("hidden");
+    fs::rename(&part, &hidden).unwrap();
+    let before = tree(&ckpt);
+    for command in ["commit ckpt", "salvage ckpt"] {
+        let error = &program.json(command, 1)["error"];
+        assert_eq!(error["code"], "writer-missing", "{command}");
+        assert!(error["message"].as_str().unwrap().contains('1'), "the writer is named: {error}");
+    }
+    // A second part of a writer that is there, and a part under a name that is not its digest.
+    fs::rename(&hidden, &part).unwrap();
+    let second = ckpt.join("part-00001-0123456789abcdef.json");
+    fs::copy(&part, &second).unwrap();
+    assert_eq!(program.json("commit ckpt", 1)["error"]["code"], "duplicate-writer");
+    fs::remove_file(&part).unwrap();
+    assert_eq!(program.json("commit ckpt", 1)["error"]["code"], "bad-format");
+    fs::rename(&second, &hidden).unwrap();
+    assert_eq!(before, tree(&ckpt), "no committer changed anything");
 }
 
 #[test]
@@ -258,7 +342,31 @@ fn the_command_line_itself() {
 }
 
 #[test]
-fn a_failing_environment_is_no_verdict() {
+fn an_unreadable_file_is_no_verdict() {
+    let program = Program::new();
+    let ckpt = program.checkpoint();
+    fs::set_permissions(program.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let shard = file(&ckpt, "model-00001", "");
+    fs::set_permissions(&shard, fs::Permissions::from_mode(0o000)).unwrap();
+    // Root reads everything, so somebody else must try; the program has to be where they can reach it.
+    let copy = program.path("waystation");
+    fs::copy(env!("CARGO_BIN_EXE_waystation"), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    if fs::metadata(&ckpt).unwrap().uid() == 0 {
+        command.uid(65534);
+    }
+    let output = command
+        .args(["verify", "ckpt", "--json"])
+        .current_dir(program.dir.path())
+        .output()
+        .unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{out}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains("\"io-denied\"") && out.contains("model-00001"), "{out}");
+}
+
+#[test]
+fn a_full_disk_is_no_verdict() {
     let program = Program::new();
     program.checkpoint();
     // A full disk, as a file system of one page: the kernel says ENOSPC as it would of a real one.
