@@ -83,33 +83,16 @@ fn for_each_piece(
     width: u64,
     mut copy: impl FnMut(u64, u64, u64) -> Option<()>,
 ) -> Result<()> {
-    // No product wraps: every place is within a buffer whose bits were counted in 64 bits.
-    let units =
-        |(place, count): (u64, u64)| (place.saturating_mul(width), count.saturating_mul(width));
-    let (mut sources, mut targets) = (sources.map(units), targets.map(units));
-    let (mut source, mut target) = ((0, 0), (0, 0));
-    loop {
-        if source.1 == 0 {
-            match sources.next() {
-                Some(run) => source = run,
-                None => return Ok(()),
-            }
-        }
-        if target.1 == 0 {
-            match targets.next() {
-                Some(run) => target = run,
-                None => return Ok(()),
-            }
-        }
-        let count = source.1.min(target.1);
-        copy(source.0, target.0, count).ok_or_else(|| {
-            let message = format!("expected a run within its buffer, found {source:?}, {target:?}");
+    for (source, target, count) in sources.beside(targets) {
+        // No product wraps: every place is within a buffer whose bits were counted in 64 bits.
+        let [from, to, units] = [source, target, count].map(|n| n.saturating_mul(width));
+        copy(from, to, units).ok_or_else(|| {
+            let message =
+                format!("expected a run within its buffer, found {count} at {source}, {target}");
             Error::new(Code::BadArgument, message)
         })?;
-        for run in [&mut source, &mut target] {
-            *run = (run.0.saturating_add(count), run.1.saturating_sub(count));
-        }
     }
+    Ok(())
 }
 
 /// Copies `count` bytes; none when a place is outside its buffer.

@@ -196,6 +196,42 @@ impl Iterator for Runs {
     }
 }
 
+impl Runs {
+    /// Walks these runs and those of the same box elsewhere side by side: (first here, first there, elements) of each
+    /// piece that is contiguous on both sides.
+    #[must_use]
+    pub fn beside(self, other: Runs) -> Beside {
+        Beside { here: (self, (0, 0)), there: (other, (0, 0)) }
+    }
+}
+
+/// Pieces that are contiguous on both sides, in order; made by [`Runs::beside`].
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// Runs to come, and what is left of the one begun.
+    here: (Runs, (u64, u64)),
+    there: (Runs, (u64, u64)),
+}
+
+impl Iterator for Beside {
+    type Item = (u64, u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64, u64)> {
+        for (runs, begun) in [&mut self.here, &mut self.there] {
+            if begun.1 == 0 {
+                *begun = runs.next()?;
+            }
+        }
+        let ((_, here), (_, there)) = (&mut self.here, &mut self.there);
+        let count = here.1.min(there.1);
+        let piece = (here.0, there.0, count);
+        for begun in [here, there] {
+            *begun = (begun.0.saturating_add(count), begun.1.saturating_sub(count));
+        }
+        Some(piece)
+    }
+}
+
 #[cfg(test)]
 #[expect(clippy::arithmetic_side_effects, reason = "numbers of the tests' own")]
 mod tests {

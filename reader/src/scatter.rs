@@ -94,28 +94,14 @@ fn scatter_box(
     emit: &mut Emit<'_>,
 ) -> Result<()> {
     let total_bits = arith::mul(result.elements, piece.bits, "bits of a result")?;
-    let mut sources = within(common, piece.place)?.runs(&piece.place.extent)?;
-    let mut targets = within(common, result.region)?.runs(&result.region.extent)?;
-    let (mut source, mut target) = ((0_u64, 0_u64), (0_u64, 0_u64));
-    loop {
-        if source.1 == 0 {
-            match sources.next() {
-                Some(run) => source = run,
-                None => return Ok(()),
-            }
-        }
-        if target.1 == 0 {
-            match targets.next() {
-                Some(run) => target = run,
-                None => return Ok(()),
-            }
-        }
-        let count = source.1.min(target.1);
+    let sources = within(common, piece.place)?.runs(&piece.place.extent)?;
+    let targets = within(common, result.region)?.runs(&result.region.extent)?;
+    for (source, target, count) in sources.beside(targets) {
         // No product wraps: a chunk's and a result's bits are counted in 64 bits.
-        let begin = source.0.saturating_mul(piece.bits);
+        let begin = source.saturating_mul(piece.bits);
         let end = begin.saturating_add(count.saturating_mul(piece.bits));
         let (from, until) = (begin.max(first_bit), end.min(end_bit));
-        let to = target.0.checked_sub(result.skip).ok_or_else(outside)?;
+        let to = target.checked_sub(result.skip).ok_or_else(outside)?;
         if from < until {
             emit(Run {
                 from: piece.bytes,
@@ -125,10 +111,8 @@ fn scatter_box(
                 total_bits,
             })?;
         }
-        for run in [&mut source, &mut target] {
-            *run = (run.0.saturating_add(count), run.1.saturating_sub(count));
-        }
     }
+    Ok(())
 }
 
 /// A box in the coordinates of one that contains it.
