@@ -7,7 +7,7 @@ use std::sync::Arc;
 use waystation_format::common::{Common, Topology, Version};
 use waystation_format::features::Features;
 use waystation_format::{Attempt, Code, Digest, Error, Result, limits, names, rule};
-use waystation_store::Store;
+use waystation_store::{Kind, Store};
 
 /// What all processes of a job know from its start: made by one, given to all (by the launcher or
 /// one broadcast).
@@ -154,7 +154,9 @@ pub(crate) fn check_fence(run: &Arc<dyn Store>, timeline: u32) -> Result<()> {
 }
 
 fn highest(run: &Arc<dyn Store>) -> Result<Option<(u32, String)>> {
-    let attempts = run.list()?.into_iter().filter_map(|listed| {
+    // What has an attempt's name and is no directory is none.
+    let listed = run.list()?.into_iter().filter(|listed| listed.stat.kind == Kind::Directory);
+    let attempts = listed.filter_map(|listed| {
         let (_, attempt) = names::parse_attempt_dir(&listed.name)?;
         Some((attempt.timeline, listed.name))
     });

@@ -14,6 +14,7 @@ use waystation_store::Store;
 
 use crate::attempt;
 use crate::gather::{self, Look};
+use crate::marks;
 use crate::put;
 use crate::root::Root;
 use crate::workers;
@@ -70,7 +71,7 @@ pub struct Committed {
 /// # Errors
 ///
 /// `writer-missing` after the deadline, with the numbers; what the parts break; `fenced` when the
-/// run has a higher timeline; `name-disagrees`; `commit-conflict` when other bytes are there;
+/// run has a higher timeline; `name-disagrees`; `deleted` when a keeper began to remove the attempt; `commit-conflict` when other bytes are there;
 /// `commit-unknown` when it cannot be told whether the commit took effect; `interrupted`; the
 /// store's. Nothing is removed after any of them, and calling again is safe.
 pub fn commit(
@@ -105,6 +106,11 @@ pub(crate) fn put_commit(
     attempt.sync()?;
     if let Some(run) = run {
         run.sync()?;
+    }
+    // A keeper that took the attempt for abandoned looks for the commit file after it put its
+    // marker, so one of the two sees the other.
+    if attempt.stat(names::DELETED)?.is_some() {
+        return Err(marks::deleted());
     }
     Ok(Committed { digest: *digest, already })
 }

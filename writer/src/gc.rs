@@ -86,6 +86,8 @@ pub enum Why {
     NothingBetter,
     /// Kept: a job may still be writing it.
     Writing,
+    /// Kept: it had no commit file when the run was listed, and has one now.
+    Committed,
     /// Kept: it is committed but not complete, which is for people to look at.
     Damaged,
     /// Kept: it could not be read, or needs a newer reader.
@@ -123,19 +125,22 @@ pub fn gc(run: &Arc<dyn Store>, policy: &GcPolicy) -> Result<GcReport> {
         sync_kept(run, &listed, &reasons)?;
     }
     let mut removed = false;
-    for (attempt, why) in listed.into_iter().zip(reasons) {
+    for (attempt, mut why) in listed.into_iter().zip(reasons) {
         let fate = if !why.removes() {
             Fate::Kept
         } else if policy.dry_run {
             Fate::Removed
         } else {
             removed = true;
-            match remove(run, &attempt.name) {
-                Ok(fate) => fate,
+            match remove(run, &attempt) {
+                Ok(Outcome::Done(fate)) => fate,
+                Ok(Outcome::Spared(spared)) => {
+                    why = spared;
+                    Fate::Kept
+                }
                 Err(error) => Fate::Failed(error),
             }
         };
-        let why = if matches!(&fate, Fate::Kept) && why.removes() { Why::Pinned } else { why };
         items.push(GcItem { name: attempt.name, fate, why });
     }
     if removed {
@@ -148,42 +153,54 @@ pub fn gc(run: &Arc<dyn Store>, policy: &GcPolicy) -> Result<GcReport> {
 ///
 /// # Errors
 ///
-/// `kept` when it is pinned, is what `latest` returns, or is uncommitted and of the latest timeline;
-/// `not-found`; `exists` when a subdirectory
-/// is in it; the store's.
+/// `kept` when it is pinned, is what `latest` returns, is uncommitted and of the latest timeline, is
+/// damaged or cannot be known, or when every checkpoint is rejected; `not-found`; `exists` when a
+/// subdirectory is in it; the store's.
 pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
     let listed = list(run)?;
     let policy = GcPolicy::keep_last(1);
     let reasons = judge(run, &listed, &policy)?;
     let kept = |message: &str, rule| Err(Error::rule(Code::Kept, rule, message).in_file(name));
     let found = listed.iter().zip(&reasons).find(|(attempt, _)| attempt.name == name);
-    match found.map(|(_, why)| *why) {
-        None => return Err(Error::new(Code::NotFound, "no such attempt").in_file(name)),
-        Some(Why::Pinned) => return kept("expected no pin, found one", rule::RUN_PIN),
-        Some(Why::Latest) => {
-            return kept("expected another than the latest checkpoint", rule::GC_KEPT);
-        }
-        Some(Why::Writing) => {
+    let Some((victim, why)) = found else {
+        return Err(Error::new(Code::NotFound, "no such attempt").in_file(name));
+    };
+    match why {
+        Why::Pinned => return kept("expected no pin, found one", rule::RUN_PIN),
+        Why::Latest => return kept("expected another than the latest checkpoint", rule::GC_KEPT),
+        Why::Writing => {
             let message = "expected an attempt that no job can be writing";
             return kept(message, rule::GC_UNCOMMITTED);
         }
-        Some(_) => {}
+        Why::NothingBetter => {
+            let message = "expected a checkpoint that is not rejected in the run, found none";
+            return kept(message, rule::GC_KEPT);
+        }
+        Why::Damaged | Why::Unknown => {
+            let message = "expected a whole checkpoint, found one that is for people to look at";
+            return kept(message, rule::GC_KEPT);
+        }
+        _ => {}
     }
     let whys: Vec<Why> = listed
         .iter()
-        .zip(reasons)
-        .map(|(attempt, why)| if attempt.name == name { Why::Older } else { why })
+        .zip(&reasons)
+        .map(|(attempt, why)| if attempt.name == name { Why::Older } else { *why })
         .collect();
     sync_kept(run, &listed, &whys)?;
-    let fate = remove(run, name)?;
+    let outcome = remove(run, victim)?;
     run.sync()?;
-    match fate {
-        Fate::Kept => kept("expected no pin, found one", rule::RUN_PIN),
-        Fate::Left { subdirectory } => {
+    match outcome {
+        Outcome::Spared(Why::Committed) => {
+            let message = "expected an attempt without a commit file, found one just committed";
+            kept(message, rule::GC_UNCOMMITTED)
+        }
+        Outcome::Spared(_) => kept("expected no pin, found one", rule::RUN_PIN),
+        Outcome::Done(Fate::Left { subdirectory }) => {
             let message = format!("expected only files, found the directory {subdirectory}");
             Err(Error::rule(Code::Exists, rule::GC_UNNAMED, message).in_file(name))
         }
-        Fate::Removed | Fate::Failed(_) => Ok(()),
+        Outcome::Done(_) => Ok(()),
     }
 }
 
@@ -271,17 +288,32 @@ fn sync_kept(run: &Arc<dyn Store>, listed: &[Listed], reasons: &[Why]) -> Result
     run.sync()
 }
 
+/// How removing an attempt ended.
+enum Outcome {
+    Done(Fate),
+    /// It stays, for a reason that the keeper saw at the last moment.
+    Spared(Why),
+}
+
 /// Removes one directory, in the order of spec 11.6.
-fn remove(run: &Arc<dyn Store>, name: &str) -> Result<Fate> {
-    let Some(victim) = run.dir(name)? else { return Ok(Fate::Removed) };
+fn remove(run: &Arc<dyn Store>, attempt: &Listed) -> Result<Outcome> {
+    let name = &attempt.name;
+    let Some(victim) = run.dir(name)? else { return Ok(Outcome::Done(Fate::Removed)) };
     mark(&victim)?;
     victim.sync()?;
-    // Whoever pins looks for the marker afterwards, so one of the two sees the other. Without a
-    // commit file there is nothing to keep any more.
-    if victim.stat(names::COMMIT)?.is_some() && is_pinned(&victim)? {
-        victim.remove(names::DELETED)?;
-        victim.sync()?;
-        return Ok(Fate::Kept);
+    // Whoever commits or pins looks for the marker afterwards, so one of the two sees the other.
+    // Without a commit file there is nothing to keep any more.
+    if victim.stat(names::COMMIT)?.is_some() {
+        let spared = if matches!(attempt.state, State::Uncommitted) {
+            Some(Why::Committed)
+        } else {
+            is_pinned(&victim)?.then_some(Why::Pinned)
+        };
+        if let Some(why) = spared {
+            victim.remove(names::DELETED)?;
+            victim.sync()?;
+            return Ok(Outcome::Spared(why));
+        }
     }
     victim.remove(names::COMMIT)?;
     victim.sync()?;
@@ -294,13 +326,13 @@ fn remove(run: &Arc<dyn Store>, name: &str) -> Result<Fate> {
         }
     }
     if let Some(subdirectory) = left {
-        return Ok(Fate::Left { subdirectory });
+        return Ok(Outcome::Done(Fate::Left { subdirectory }));
     }
     victim.remove(names::DELETED)?;
     match run.remove_dir(name) {
         Err(e) if e.code() != Code::NotFound => Err(e),
         // Another keeper may have been at it, too.
-        _ => Ok(Fate::Removed),
+        _ => Ok(Outcome::Done(Fate::Removed)),
     }
 }
 

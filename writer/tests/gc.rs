@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waystation_format::{Code, Dtype, names};
-use waystation_reader::latest;
+use waystation_reader::{NoProgress, latest};
 use waystation_store::testing::{Errno, FailingFs, Op};
 use waystation_store::{DirStore, Kind, PosixFs, Store, open_path};
 use waystation_writer::{
-    Fate, GcPolicy, GcReport, SessionPlan, Why, delete, gc, make_attempt, pin, reject, unpin,
+    CommitOptions, Fate, GcPolicy, GcReport, SessionPlan, Why, commit, delete, gc, make_attempt,
+    pin, reject, unpin,
 };
 
 use support::*;
@@ -295,6 +296,77 @@ fn one_checkpoint_is_deleted_unless_it_is_kept() {
     run.remove_dir(&writing).unwrap();
     delete(&run, &saved[1]).unwrap();
     assert_eq!(names_in(&run), [saved[0].clone(), saved[2].clone()]);
+}
+
+#[test]
+fn deleting_one_spares_what_is_for_people_to_look_at() {
+    let (fs, run) = memory_run();
+    let plan = plan(&run, 1);
+    let first = checkpoint(&run, &plan, 1);
+    reject(&run.dir(&first).unwrap().unwrap(), "bad").unwrap();
+    assert_eq!(delete(&run, &first).unwrap_err().code(), Code::Kept, "there is no other");
+    let saved: Vec<String> = (2..=3).map(|step| checkpoint(&run, &plan, step)).collect();
+    fs.set(format!("{}/manifest.json", saved[0]), b"{}").unwrap();
+    assert_eq!(delete(&run, &saved[0]).unwrap_err().code(), Code::Kept, "it is damaged");
+    delete(&run, &first).unwrap();
+    assert_eq!(names_in(&run), saved);
+}
+
+#[test]
+fn what_is_no_directory_takes_no_timeline() {
+    let (fs, run) = memory_run();
+    fs.set("step-000000000001-ffffffff00000000", b"").unwrap();
+    let plan = plan(&run, 1);
+    assert_eq!(plan.timeline, 1);
+    checkpoint(&run, &plan, 1);
+}
+
+/// A slow committer finishes between the keeper's look and its marker.
+#[test]
+fn what_was_committed_meanwhile_is_kept() {
+    for by_age in [true, false] {
+        // A real one, whose directories know when they changed.
+        let disk = tempfile::tempdir().unwrap();
+        let failing = FailingFs::new(PosixFs);
+        let run = DirStore::open(Arc::new(failing.clone()), disk.path()).unwrap();
+        let run: Arc<dyn Store> = Arc::new(run);
+        let early = plan(&run, 1);
+        let (name, attempt) = write_parts(&run, &early, 9, &small()).unwrap();
+        // Committed by its directory alone, as a tool may: nothing fences that.
+        let mut options = CommitOptions::default();
+        options.name = Some(name.clone());
+        let mut policy = GcPolicy::keep_last(1);
+        if by_age {
+            policy.uncommitted_older_than = Some(Duration::ZERO);
+            std::thread::sleep(Duration::from_millis(20));
+        } else {
+            checkpoint(&run, &plan(&run, 1), 1);
+        }
+        let committer = attempt.clone();
+        failing.before(Op::Create, 1, move || {
+            commit(&committer, &options, &NoProgress).unwrap();
+        });
+        let report = gc(&run, &policy).unwrap();
+        assert_eq!(whys(&report)[&name], Why::Committed);
+        check_equal(&attempt, &small());
+        if by_age {
+            assert_eq!(latest(&run).unwrap().name, name);
+        }
+    }
+}
+
+/// A keeper begins between a committer's look and its commit file.
+#[test]
+fn a_commit_into_an_attempt_that_is_removed_is_no_success() {
+    let (failing, _, run) = failing_run();
+    let (name, attempt) = write_parts(&run, &plan(&run, 1), 9, &small()).unwrap();
+    let keeper = attempt.clone();
+    failing.before(Op::Link, 3, move || {
+        keeper.create(names::DELETED, None).unwrap().finish().unwrap();
+    });
+    let options = CommitOptions::in_run(run, name);
+    let error = commit(&attempt, &options, &NoProgress).unwrap_err();
+    assert_eq!(error.code(), Code::Deleted);
 }
 
 /// On a real file system: a link in place of a victim, and links within one.
