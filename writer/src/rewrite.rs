@@ -91,12 +91,12 @@ pub fn reshard(
     let bytes = hands.iter().flatten().fold(0, |sum: u64, held| sum.saturating_add(held.bytes));
     progress.begin("reshard", bytes);
     for (writer, hand) in (0..).zip(&hands) {
-        let mut session = Session::begin(Arc::clone(to), common.clone(), writer)?;
+        let mut session = Session::begin_alone(Arc::clone(to), common.clone(), writer)?;
         session.set_options(options.session);
         session.producer(options.producer.clone());
         session.inventory(content.inventory);
         if writer == 0 {
-            declare_rest(from, &content, &extensions, &mut session)?;
+            declare_rest(from, &content, &extensions, &mut session, progress)?;
         }
         write(from, &content, hand, session, progress)?;
     }
@@ -246,6 +246,7 @@ fn declare_rest(
     content: &Content,
     extensions: &[Extension],
     session: &mut Session,
+    progress: &dyn Progress,
 ) -> Result<()> {
     for tensor in content.tensors.iter().filter(|tensor| tensor.shape.contains(&0)) {
         session.declare(&TensorDecl::from(tensor))?;
@@ -257,6 +258,7 @@ fn declare_rest(
         session.record(record?);
     }
     for attachment in from.attachments() {
+        go_on(progress)?;
         let path = &attachment.entry.path;
         session.attach_with(path, &mut |out| from.read_attachment(path, out))?;
     }

@@ -90,8 +90,18 @@ impl Session {
     /// `bad-member` for a block length that is none; `exists` when an earlier process wrote
     /// here as the same writer, or the attempt is committed; `deleted`; the store's.
     pub fn begin(store: Arc<dyn Store>, common: Common, writer: u32) -> Result<Self> {
-        let inc = getrandom::u64().map_err(|e| Error::io("draw an incarnation", e.into()))?;
-        Self::with_incarnation(store, common, writer, Incarnation(inc))
+        Self::with_incarnation(store, common, writer, draw()?)
+    }
+
+    /// As [`begin`](Self::begin), for a process that made the attempt's directory, is all its
+    /// writers one after the other, and so knows that nobody wrote there before: the directory is
+    /// not looked through, which for many writers would take the square of their number.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin), but `exists` and `deleted` are not seen.
+    pub fn begin_alone(store: Arc<dyn Store>, common: Common, writer: u32) -> Result<Self> {
+        Self::new(store, common, writer, draw()?)
     }
 
     /// As [`begin`](Self::begin) with a given incarnation, for files whose every byte is fixed
@@ -106,12 +116,17 @@ impl Session {
         writer: u32,
         inc: Incarnation,
     ) -> Result<Self> {
+        let session = Self::new(store, common, writer, inc)?;
+        check_untouched(&session.store, writer)?;
+        Ok(session)
+    }
+
+    fn new(store: Arc<dyn Store>, common: Common, writer: u32, inc: Incarnation) -> Result<Self> {
         if writer >= common.writers {
             let message = format!("expected a writer below {}, found {writer}", common.writers);
             return Err(Error::rule(Code::BadArgument, rule::PART_WRITER, message));
         }
         check_common(&common, writer, inc)?;
-        check_untouched(&store, writer)?;
         Ok(Self {
             store,
             common,
@@ -283,6 +298,11 @@ impl fmt::Debug for Session {
             .field("chunks", &self.chunks.len())
             .finish_non_exhaustive()
     }
+}
+
+fn draw() -> Result<Incarnation> {
+    let inc = getrandom::u64().map_err(|e| Error::io("draw an incarnation", e.into()))?;
+    Ok(Incarnation(inc))
 }
 
 /// The number of the next one in a list of a part.

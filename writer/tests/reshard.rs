@@ -11,6 +11,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use waystation_format::identity::Identity;
 use waystation_format::part::{Extension, Omitted, OmittedReason};
@@ -53,6 +54,19 @@ fn again(from: &Arc<dyn Store>, writers: u32) -> Arc<dyn Store> {
     reshard(&open(from), &to, &ReshardOptions::new(writers), &NoProgress).unwrap();
     check_verified(&to);
     to
+}
+
+/// Many writers of one process do not look for each other's files one by one.
+#[test]
+fn looks_do_not_grow_with_the_writers() {
+    let (_, run) = memory_run();
+    let (_, from, _) = save(&run, &plan(&run, 1), 1, &sample(1)).unwrap();
+    let looks = |writers: u32| {
+        let (fs, _, to) = failing_run();
+        reshard(&open(&from), &to, &ReshardOptions::new(writers), &NoProgress).unwrap();
+        fs.log().iter().filter(|line| line.starts_with("list")).count()
+    };
+    assert_eq!(looks(2), looks(20));
 }
 
 #[test]
@@ -217,19 +231,20 @@ fn features_that_say_keep_are_carried_and_others_left_out() {
 
 #[test]
 fn damage_and_a_wish_to_stop_leave_no_checkpoint() {
-    struct Stop;
+    /// Asked for when something is there already.
+    struct Stop(AtomicBool);
     impl Progress for Stop {
         fn begin(&self, _what: &str, _total_bytes: u64) {}
         fn advance(&self, _bytes: u64) {}
         fn cancelled(&self) -> bool {
-            true
+            self.0.swap(true, Ordering::Relaxed)
         }
     }
     let (memory, run) = memory_run();
     let (name, from, _) = save(&run, &plan(&run, 1), 1, &sample(1)).unwrap();
     let (_, to) = memory_run();
     let options = ReshardOptions::new(2);
-    let stopped = reshard(&open(&from), &to, &options, &Stop).unwrap_err();
+    let stopped = reshard(&open(&from), &to, &options, &Stop(AtomicBool::new(false))).unwrap_err();
     assert_eq!(stopped.code(), Code::Interrupted);
     assert!(to.stat(names::COMMIT).unwrap().is_none());
     let full = reshard(&open(&from), &to, &options, &NoProgress).unwrap_err();
