@@ -70,8 +70,9 @@ pub(crate) struct Target {
 /// Make a checkpoint from a safetensors file or a Hugging Face model directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A directory is read through its model.safetensors.index.json when it has one, else all its
-*.safetensors are taken; every other file becomes an attachment under its relative path.
+The weights of a directory are the files that its model.safetensors.index.json names, else its
+model.safetensors, else all its *.safetensors; every other file becomes an attachment under its
+relative path, but for .git and .cache, which are left out.
 
 Examples:
   waystation import model.safetensors --out ckpt

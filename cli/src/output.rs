@@ -44,11 +44,15 @@ pub(crate) fn error_json(error: &Error) -> Value {
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let steers = c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if steers { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if steers(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
+}
+
+/// Control and bidirectional characters, all in the basic plane.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A byte count for people: three digits and a decimal unit.
@@ -64,8 +68,22 @@ pub(crate) fn line(text: &str) -> waystation_format::Result<()> {
 
 /// Writes one JSON object and a newline to standard output.
 pub(crate) fn object(value: &Value) -> waystation_format::Result<()> {
-    write(value.to_string().as_bytes())?;
+    write(json_text(value).as_bytes())?;
     write(b"\n")
+}
+
+/// JSON of the same value in which nothing steers a terminal: such characters stand in strings only,
+/// where an escape means the same.
+pub(crate) fn json_text(value: &Value) -> String {
+    let text = value.to_string();
+    if !text.chars().any(steers) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { out.push_str(&format!("\\u{:04x}", u32::from(c))) } else { out.push(c) }
+    }
+    out
 }
 
 fn write(bytes: &[u8]) -> waystation_format::Result<()> {
@@ -103,5 +121,9 @@ mod tests {
     #[test]
     fn terminals_are_not_steered() {
         assert_eq!(printable("a\u{1b}[2J\u{202e}é"), "a\\u{1b}[2J\\u{202e}é");
+        let value = json!({ "name": "a\u{9b}2J\u{202e}\u{7f}é\n" });
+        let text = json_text(&value);
+        assert_eq!(text, r#"{"name":"a\u009b2J\u202e\u007fé\n"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }

@@ -350,7 +350,9 @@ fn an_unreadable_file_is_no_verdict() {
     fs::set_permissions(&shard, fs::Permissions::from_mode(0o000)).unwrap();
     // Root reads everything, so somebody else must try; the program has to be where they can reach it.
     let copy = program.path("waystation");
-    fs::copy(env!("CARGO_BIN_EXE_waystation"), &copy).unwrap();
+    // Copied by another process: a test that forks meanwhile would hold ours open for writing.
+    let from = env!("CARGO_BIN_EXE_waystation");
+    assert!(Command::new("cp").arg(from).arg(&copy).status().unwrap().success());
     let mut command = Command::new(&copy);
     if fs::metadata(&ckpt).unwrap().uid() == 0 {
         command.uid(65534);

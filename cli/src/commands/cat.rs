@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 use waystation_format::{Code, Entry, Error, Identity, Region, Result, Role, arith};
-use waystation_reader::{Checkpoint, TensorRef};
+use waystation_reader::{Checkpoint, Progress, TensorRef};
 
 use super::{Context, open_checkpoint};
 use crate::args::{Cat, CatFormat};
-use crate::{elements, npy, region_arg};
+use crate::{elements, npy, output, region_arg};
 
 /// Bytes of a tensor in memory at once.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -25,26 +25,73 @@ pub(super) fn run(args: &Cat, context: &Context) -> Result<u8> {
         Some(text) => region_arg::parse(text, &shape)?,
         None => Region::whole(&shape),
     };
-    let mut out = open_output(args.output.as_deref())?;
+    let mut out = Out { to: open_output(args.output.as_deref())?, gone: false, context };
+    match print(args, context, &identity, &tensor, &region, &mut out) {
+        // A reader of our output that went away is no failure, and wants no more.
+        Err(_) if out.gone => Ok(0),
+        printed => printed.map(|()| 0),
+    }
+}
+
+fn print(
+    args: &Cat,
+    context: &Context,
+    identity: &Identity,
+    tensor: &TensorRef<'_>,
+    region: &Region,
+    out: &mut Out<'_>,
+) -> Result<()> {
     if context.json {
-        let values = values(&tensor, &region)?;
+        let values = values(tensor, region)?;
         let object = json!({
             "identity": serde_json::from_str::<serde_json::Value>(&identity.key()).unwrap_or_default(),
             "dtype": tensor.entry().dtype.as_str(),
             "at": region.at.to_vec(), "extent": region.extent.to_vec(), "values": values,
         });
-        return put(&mut out, format!("{object}\n").as_bytes()).map(|()| 0);
+        out.put(output::json_text(&object).as_bytes())?;
+        out.put(b"\n")?;
+        return out.flush();
     }
     match args.format {
-        CatFormat::Text => print_text(&tensor, &region, &mut out)?,
+        CatFormat::Text => print_text(tensor, region, out)?,
         CatFormat::Npy => {
-            put(&mut out, &npy::header(tensor.entry().dtype, &region.extent)?)?;
-            copy(&tensor, &region, &mut out)?;
+            out.put(&npy::header(tensor.entry().dtype, &region.extent)?)?;
+            copy(tensor, region, out)?;
         }
-        CatFormat::Raw => copy(&tensor, &region, &mut out)?,
+        CatFormat::Raw => copy(tensor, region, out)?,
     }
-    out.flush().or_else(quiet_pipe)?;
-    Ok(0)
+    out.flush()
+}
+
+/// Where the output goes.
+struct Out<'c> {
+    to: Box<dyn Write>,
+    /// Whether its reader went away.
+    gone: bool,
+    context: &'c Context,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.context.bars.cancelled() {
+            return Err(Error::new(Code::Interrupted, "stopped before the end of the tensor"));
+        }
+        let written = self.to.write_all(bytes);
+        self.done(written)
+    }
+
+    /// What is still in memory may fail to be written, too.
+    fn flush(&mut self) -> Result<()> {
+        let flushed = self.to.flush();
+        self.done(flushed)
+    }
+
+    fn done(&mut self, result: io::Result<()>) -> Result<()> {
+        result.map_err(|e| {
+            self.gone = e.kind() == io::ErrorKind::BrokenPipe;
+            Error::io("write", e)
+        })
+    }
 }
 
 /// The one tensor or alias that the arguments mean.
@@ -112,13 +159,13 @@ fn identity_of(entry: &Arc<Entry>) -> Identity {
     }
 }
 
-fn print_text(tensor: &TensorRef<'_>, region: &Region, out: &mut dyn Write) -> Result<()> {
+fn print_text(tensor: &TensorRef<'_>, region: &Region, out: &mut Out<'_>) -> Result<()> {
     let row = region.extent.last().copied().unwrap_or(1);
     let row = arith::to_usize(row.max(1), "elements of a row")?;
     each_element(tensor, region, &mut |index, text| {
         let last = index.checked_rem(row) == row.checked_sub(1);
-        put(out, text.as_bytes())?;
-        put(out, if last { b"\n" } else { b" " })
+        out.put(text.as_bytes())?;
+        out.put(if last { b"\n" } else { b" " })
     })
 }
 
@@ -170,8 +217,8 @@ fn elements_in(tensor: &TensorRef<'_>, region: &Region) -> Result<u64> {
     Ok(tensor.entry().block.map_or(elements, |block| elements.div_ceil(block.max(1))))
 }
 
-fn copy(tensor: &TensorRef<'_>, region: &Region, out: &mut dyn Write) -> Result<()> {
-    tensor.stream_region(region, PIECE_BYTES, &mut |bytes| put(out, bytes))
+fn copy(tensor: &TensorRef<'_>, region: &Region, out: &mut Out<'_>) -> Result<()> {
+    tensor.stream_region(region, PIECE_BYTES, &mut |bytes| out.put(bytes))
 }
 
 fn open_output(path: Option<&Path>) -> Result<Box<dyn Write>> {
@@ -185,13 +232,4 @@ fn open_output(path: Option<&Path>) -> Result<Box<dyn Write>> {
         error.in_file(path.display().to_string())
     })?;
     Ok(Box::new(BufWriter::new(file)))
-}
-
-fn put(out: &mut dyn Write, bytes: &[u8]) -> Result<()> {
-    out.write_all(bytes).or_else(quiet_pipe)
-}
-
-/// A reader of our output that went away is no failure.
-fn quiet_pipe(e: io::Error) -> Result<()> {
-    if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(Error::io("write", e)) }
 }

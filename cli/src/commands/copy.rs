@@ -3,13 +3,13 @@
 use serde_json::json;
 use waystation_format::Result;
 
-use super::Context;
+use super::{Context, target};
 use crate::args::Copy;
 use crate::output;
 
 pub(super) fn run(args: &Copy, context: &Context) -> Result<u8> {
     let from = waystation_store::open_path(&args.checkpoint)?;
-    let (parent, name) = waystation_store::parent_and_name(&args.to)?;
+    let (parent, name) = target::parent_and_name(&args.to)?;
     let done = waystation_writer::copy_into(&from, &parent, &name, &context.bars)?;
     context.bars.clear();
     let path = args.to.display().to_string();

@@ -1,6 +1,6 @@
 //! `export`: clean safetensors files and the attachments, for tools that know nothing of checkpoints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,13 @@ use serde_json::{Map, Value, json};
 use waystation_format::{Code, Dtype, Entry, Error, Identity, Result, Role, arith, limits};
 use waystation_reader::{Checkpoint, Progress};
 
-use super::{Context, open_checkpoint};
+use super::{Context, open_checkpoint, target};
 use crate::args::{Export, ExportFormat};
 use crate::output;
 
+/// The one file of weights.
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
 /// Bytes of a tensor in memory at once.
 const PIECE_BYTES: u64 = 16 << 20;
 
@@ -39,27 +42,35 @@ pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
     let selection = select(&checkpoint, args)?;
     let total = selection.items.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
     let files = split(selection.items, args.max_shard_size);
+    let count = files.len();
+    let name = |number: usize| match count {
+        1 => SINGLE.to_owned(),
+        _ => format!("model-{number:05}-of-{count:05}.safetensors"),
+    };
+    let mut planned = Vec::with_capacity(count);
+    for (number, items) in (1_usize..).zip(&files) {
+        planned.push((name(number), items, header(items, &selection.tied)?));
+    }
+    if args.format == ExportFormat::Hf {
+        let own: BTreeSet<&str> = planned.iter().map(|(name, ..)| name.as_str()).collect();
+        check_attachments(&checkpoint, &own)?;
+    }
 
     // Everything that can be refused has been, so that a refusal leaves nothing behind.
+    let (parent, _) = target::parent_and_name(&args.out)?;
     make_new_directory(&args.out)?;
     context.bars.begin("export", total);
     let mut index = Map::new();
-    let count = files.len();
-    for (number, items) in (1_usize..).zip(&files) {
-        let name = if count == 1 {
-            "model.safetensors".to_owned()
-        } else {
-            format!("model-{number:05}-of-{count:05}.safetensors")
-        };
-        write_file(&checkpoint, &args.out.join(&name), items, &selection.tied, context)?;
-        for item in items {
+    for (name, items, header) in &planned {
+        write_file(&checkpoint, &args.out.join(name), items, header, context)?;
+        for item in *items {
             index.insert(item.key.clone(), json!(name));
         }
     }
     if count > 1 {
         let index = json!({ "metadata": { "total_size": total }, "weight_map": index });
         let text = serde_json::to_vec_pretty(&index).unwrap_or_default();
-        write_new(&args.out.join("model.safetensors.index.json"), |out| {
+        write_new(&args.out.join(INDEX), |out| {
             out.write_all(&text).map_err(|e| Error::io("write", e))
         })?;
     }
@@ -70,11 +81,17 @@ pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(|e| io_at("make directory", parent, e))?;
             }
-            write_new(&path, |out| checkpoint.read_attachment(attachment.path, out))?;
+            write_new(&path, |out| {
+                let mut out = Stoppable { out, context };
+                let read = checkpoint.read_attachment(attachment.path, &mut out);
+                // What the stop made of the copy is no news.
+                read.map_err(|e| if context.bars.cancelled() { stopped() } else { e })
+            })?;
             attachments = attachments.saturating_add(1);
         }
     }
     sync_tree(&args.out)?;
+    parent.sync()?;
     context.bars.clear();
     let path = args.out.display().to_string();
     if context.json {
@@ -132,6 +149,10 @@ fn select(checkpoint: &Checkpoint, args: &Export) -> Result<Selection> {
                 format!("two tensors would both be named {:?}: export fewer roles", a.key);
             return Err(Error::new(Code::BadArgument, message));
         }
+    }
+    if selection.items.iter().any(|item| item.key == "__metadata__") {
+        let message = "safetensors reserves the name \"__metadata__\": export another role";
+        return Err(Error::new(Code::BadArgument, message));
     }
     if selection.items.is_empty() {
         return Err(Error::new(Code::NotFound, "the checkpoint holds no tensor of these roles"));
@@ -224,19 +245,15 @@ fn write_file(
     checkpoint: &Checkpoint,
     path: &Path,
     items: &[Item],
-    tied: &BTreeMap<String, String>,
+    header: &[u8],
     context: &Context,
 ) -> Result<()> {
-    let header = header(items, tied)?;
     write_new(path, |out| {
-        out.write_all(&header).map_err(|e| Error::io("write", e))?;
+        out.write_all(header).map_err(|e| Error::io("write", e))?;
         for item in items {
             checkpoint.tensor(&item.identity)?.stream(PIECE_BYTES, &mut |bytes| {
                 if context.bars.cancelled() {
-                    return Err(Error::new(
-                        Code::Interrupted,
-                        "stopped; the files written so far remain",
-                    ));
+                    return Err(stopped());
                 }
                 out.write_all(bytes).map_err(|e| Error::io("write", e))?;
                 context.bars.advance(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
@@ -247,13 +264,53 @@ fn write_file(
     })
 }
 
+fn stopped() -> Error {
+    Error::new(Code::Interrupted, "stopped; the files written so far remain")
+}
+
+/// Refuses to go on when the user asked to stop.
+struct Stoppable<'o> {
+    out: &'o mut dyn Write,
+    context: &'o Context,
+}
+
+impl Write for Stoppable<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.context.bars.cancelled() {
+            return Err(std::io::Error::other("stopped"));
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Refuses attachments that would have the name of a file that the export makes itself, on a file
+/// system that tells case apart or on one that does not.
+fn check_attachments(checkpoint: &Checkpoint, own: &BTreeSet<&str>) -> Result<()> {
+    for attachment in checkpoint.attachments() {
+        let top = attachment.path.split('/').next().unwrap_or_default().to_ascii_lowercase();
+        if own.contains(top.as_str()) || (own.len() > 1 && top == INDEX) {
+            let message = format!(
+                "the attachment {:?} would stand where the export writes its own file: use --format safetensors",
+                attachment.path
+            );
+            return Err(Error::new(Code::BadArgument, message));
+        }
+    }
+    Ok(())
+}
+
 fn header(items: &[Item], tied: &BTreeMap<String, String>) -> Result<Vec<u8>> {
     let mut members = Map::new();
     let mut metadata = Map::new();
     metadata.insert("format".into(), json!("pt"));
     // As safetensors' own front ends note the names that share data with another.
     for (alias, of) in tied {
-        if items.iter().any(|item| item.key == *of) {
+        let held = items.binary_search_by(|item| item.key.as_str().cmp(of)).is_ok();
+        if held && alias != "format" {
             metadata.insert(alias.clone(), json!(of));
         }
     }

@@ -1,21 +1,24 @@
 //! `import`: a checkpoint from safetensors files or a Hugging Face directory.
 
-use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
 use waystation_format::attachment::{self, AttachmentEntry};
 use waystation_format::entry::Tensor;
-use waystation_format::{Code, Digest, Error, Identity, Result, Topology};
+use waystation_format::{Code, Digest, Error, Identity, Result, Topology, identity};
 use waystation_reader::{Progress, reshard as sharing};
-use waystation_writer::{Session, TensorDecl};
+use waystation_writer::{Session, SessionOptions, TensorDecl};
 
 use super::target::{NewCheckpoint, Settings};
 use super::{Context, reshard, target};
 use crate::args::Import;
-use crate::foreign::{ForeignTensor, Model};
+use crate::foreign::{ForeignTensor, Model, open_regular};
 use crate::output;
+
+/// Bytes of an attachment in memory at once.
+const PIECE_BYTES: usize = 1 << 20;
 
 pub(super) fn run(args: &Import, context: &Context) -> Result<u8> {
     let mut model = Model::open(&args.source)?;
@@ -41,6 +44,7 @@ pub(super) fn run(args: &Import, context: &Context) -> Result<u8> {
         parent: None,
         block_bytes: None,
     };
+    settings.check()?;
     let new = target::make(&args.target, settings)?;
     let total = model.tensors.iter().fold(0_u64, |sum, tensor| sum.saturating_add(tensor.bytes));
     context.bars.begin("import", total);
@@ -66,10 +70,35 @@ pub(super) fn run(args: &Import, context: &Context) -> Result<u8> {
     Ok(0)
 }
 
+/// Gives the bytes of a file.
+fn attach(file: &Path, out: &mut dyn Write, context: &Context) -> Result<()> {
+    let name = |e: Error| e.in_file(file.display().to_string());
+    let (mut from, _) = open_regular(file)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        stop_if_asked(context)?;
+        let read = match from.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read.map_err(|e| name(Error::io("read", e)))?,
+        };
+        let read = piece.get(..read).unwrap_or_default();
+        out.write_all(read).map_err(|e| name(Error::io("attach", e)))?;
+    }
+}
+
+fn stop_if_asked(context: &Context) -> Result<()> {
+    if context.bars.cancelled() {
+        return Err(Error::new(Code::Interrupted, "stopped before the commit"));
+    }
+    Ok(())
+}
+
 fn check_attachments(model: &Model) -> Result<()> {
     let mut entries = Vec::with_capacity(model.attachments.len());
     for (path, file) in &model.attachments {
         attachment::check_path(path).map_err(|e| e.in_file(file.display().to_string()))?;
+        open_regular(file)?;
         entries.push(AttachmentEntry { bytes: 0, path: path.clone(), sha256: Digest::of(&[]) });
     }
     attachment::check_unique(&entries)
@@ -87,10 +116,16 @@ fn declare(model: &Model) -> Result<Vec<TensorDecl>> {
 }
 
 fn default_name(args: &Import) -> String {
-    let named = |path: &Path| path.file_stem().and_then(|n| n.to_str()).map(str::to_owned);
-    let real: Option<PathBuf> = std::fs::canonicalize(&args.source).ok();
-    let run = args.target.run.as_deref().and_then(named);
-    run.or_else(|| real.as_deref().and_then(named)).unwrap_or_else(|| "import".to_owned())
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let name = |path: PathBuf, is_file: bool| {
+        let name = if is_file { path.file_stem() } else { path.file_name() };
+        name.and_then(|name| name.to_str())
+            .filter(|name| identity::check_name(name, "run name").is_ok())
+            .map(str::to_owned)
+    };
+    let run = args.target.run.as_deref().and_then(|run| name(real(run), false));
+    let source = || name(real(&args.source), args.source.is_file());
+    run.or_else(source).unwrap_or_else(|| "import".to_owned())
 }
 
 fn write(
@@ -101,16 +136,18 @@ fn write(
     hand: &[sharing::Piece],
     context: &Context,
 ) -> Result<()> {
-    let mut session = Session::begin(Arc::clone(&new.store), new.plan.common(new.step, 0), writer)?;
+    let common = new.plan.common(new.step, 0);
+    let mut session = Session::begin_alone(Arc::clone(&new.store), common, writer)?;
+    let mut options = SessionOptions::default();
+    options.threads = context.threads;
+    session.set_options(options);
     session.producer(reshard::producer());
     if writer == 0 {
         for decl in decls.iter().filter(|decl| decl.shape.contains(&0)) {
             session.declare(decl)?;
         }
         for (path, file) in &model.attachments {
-            let mut from = File::open(file)
-                .map_err(|e| Error::io("open", e).in_file(file.display().to_string()))?;
-            session.attach_reader(path, &mut from)?;
+            session.attach_with(path, &mut |out| attach(file, out, context))?;
         }
     }
     let mut chunks = Vec::with_capacity(hand.len());
@@ -124,9 +161,7 @@ fn write(
     for (chunk, tensor, piece) in chunks {
         let mut stream = writing.stream(chunk)?;
         model.stream(tensor, &piece.region, &mut |bytes| {
-            if context.bars.cancelled() {
-                return Err(Error::new(Code::Interrupted, "stopped before the commit"));
-            }
+            stop_if_asked(context)?;
             stream.push(bytes)?;
             context.bars.advance(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
             Ok(())

@@ -1,8 +1,8 @@
 //! `inspect`: what a checkpoint holds, from metadata alone.
 
 use serde_json::{Value, json};
-use waystation_format::{Alias, Entry, Identity, Result, Tensor};
-use waystation_reader::{Checkpoint, Marks};
+use waystation_format::{Alias, Code, Entry, Error, Identity, Result, Tensor};
+use waystation_reader::{Checkpoint, Marks, Progress};
 
 use super::{Context, open_checkpoint};
 use crate::args::Inspect;
@@ -12,13 +12,18 @@ pub(super) fn run(args: &Inspect, context: &Context) -> Result<u8> {
     let checkpoint = open_checkpoint(&args.checkpoint, context)?;
     let marks = Marks::of(&**checkpoint.store())?;
     if context.json {
-        as_object(&checkpoint, &marks, args)
+        as_object(&checkpoint, &marks, args, context)
     } else {
-        as_text(&checkpoint, &marks, args)
+        as_text(&checkpoint, &marks, args, context)
     }
 }
 
-fn as_text(checkpoint: &Checkpoint, marks: &Marks, args: &Inspect) -> Result<u8> {
+fn as_text(
+    checkpoint: &Checkpoint,
+    marks: &Marks,
+    args: &Inspect,
+    context: &Context,
+) -> Result<u8> {
     let manifest = checkpoint.manifest();
     let common = &manifest.common;
     let topology: Vec<String> =
@@ -76,6 +81,7 @@ fn as_text(checkpoint: &Checkpoint, marks: &Marks, args: &Inspect) -> Result<u8>
     }
     if args.tensors {
         for entry in checkpoint.entries() {
+            stop_if_asked(context)?;
             output::line(&entry_text(&*entry?))?;
         }
     }
@@ -85,6 +91,14 @@ fn as_text(checkpoint: &Checkpoint, marks: &Marks, args: &Inspect) -> Result<u8>
         }
     }
     Ok(0)
+}
+
+/// Lists may be long.
+fn stop_if_asked(context: &Context) -> Result<()> {
+    if context.bars.cancelled() {
+        return Err(Error::new(Code::Interrupted, "stopped before the end of the list"));
+    }
+    Ok(())
 }
 
 fn entry_text(entry: &Entry) -> String {
@@ -126,7 +140,12 @@ fn identity_text(identity: &Identity) -> String {
     text
 }
 
-fn as_object(checkpoint: &Checkpoint, marks: &Marks, args: &Inspect) -> Result<u8> {
+fn as_object(
+    checkpoint: &Checkpoint,
+    marks: &Marks,
+    args: &Inspect,
+    context: &Context,
+) -> Result<u8> {
     let manifest = checkpoint.manifest();
     let common = &manifest.common;
     let contents: Vec<Value> = manifest
@@ -160,6 +179,7 @@ fn as_object(checkpoint: &Checkpoint, marks: &Marks, args: &Inspect) -> Result<u
         if args.tensors {
             let (mut tensors, mut aliases) = (Vec::new(), Vec::new());
             for entry in checkpoint.entries() {
+                stop_if_asked(context)?;
                 match &*entry? {
                     Entry::Tensor(tensor) => tensors.push(tensor_json(tensor)),
                     Entry::Alias(alias) => aliases.push(alias_json(alias)),

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Reshard, context: &Context) -> Result<u8> {
     options.session.threads = context.threads;
     let (store, path) = match (&args.target.out, &args.target.run) {
         (Some(out), _) => {
-            let (parent, name) = waystation_store::parent_and_name(out)?;
+            let (parent, name) = target::parent_and_name(out)?;
             if let Some((_, attempt)) = names::parse_attempt_dir(&name) {
                 options.attempt = Some(attempt);
                 options.run = Some((std::sync::Arc::clone(&parent), name.clone()));

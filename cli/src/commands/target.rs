@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use waystation_format::{Code, Result, Topology};
+use waystation_format::{Code, Error, Result, Topology, identity, limits, names, rule};
 use waystation_reader::Progress;
 use waystation_store::Store;
 use waystation_writer::{CommitOptions, Committed, SessionPlan, make_attempt};
@@ -31,13 +31,48 @@ pub(super) struct Settings {
     pub(super) block_bytes: Option<u64>,
 }
 
+impl Settings {
+    /// # Errors
+    /// Those of what no checkpoint can say, before a directory is made for it.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.step > limits::STEP {
+            let message = format!("expected a step up to {}, found {}", limits::STEP, self.step);
+            return Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message));
+        }
+        identity::check_name(&self.run_name, "run name")
+    }
+}
+
+/// The parent of a directory to be made, and its name there. No directory is made in a checkpoint,
+/// where it would be neither part of it nor ever deleted with it.
+///
+/// # Errors
+/// [`Code::BadArgument`] for a path in a checkpoint or attempt, and what the store answers.
+pub(super) fn parent_and_name(path: &Path) -> Result<(Arc<dyn Store>, String)> {
+    let (parent, name) = waystation_store::parent_and_name(path)?;
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    let real = std::fs::canonicalize(above).ok();
+    let above = real.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    if above.is_some_and(|name| names::parse_attempt_dir(name).is_some())
+        || parent.stat(names::COMMIT)?.is_some()
+    {
+        let message = "expected a directory outside of any checkpoint, found one in a checkpoint";
+        let error = Error::rule(Code::BadArgument, rule::DIR_FLAT, message);
+        return Err(error.in_file(path.display().to_string()));
+    }
+    Ok((parent, name))
+}
+
 /// Makes the directory, exclusively and durably.
 ///
 /// # Errors
 /// [`Code::Exists`] when it is there already, and what the store answers.
 pub(super) fn make(target: &Target, settings: Settings) -> Result<NewCheckpoint> {
     if let Some(out) = &target.out {
-        let (parent, name) = waystation_store::parent_and_name(out)?;
+        let (parent, name) = parent_and_name(out)?;
         // It stands alone, so no timeline precedes it; a run's directory beside it is no concern.
         let store = waystation_store::make_durable(&*parent, &name)
             .map_err(|e| e.in_file(out.display().to_string()))?;
@@ -71,7 +106,7 @@ impl NewCheckpoint {
     pub(super) fn commit(&self, context: &Context) -> Result<Committed> {
         if context.bars.cancelled() {
             let message = "stopped before the commit: the attempt is not a checkpoint";
-            return Err(waystation_format::Error::new(Code::Interrupted, message));
+            return Err(Error::new(Code::Interrupted, message));
         }
         let mut options = CommitOptions::default();
         options.threads = context.threads;
@@ -100,11 +135,17 @@ fn plan(run: &Arc<dyn Store>, settings: &Settings) -> Result<SessionPlan> {
 /// A run is made when it is not there yet: the first save of a job should need no preparation.
 pub(super) fn open_or_make(path: &Path) -> Result<Arc<dyn Store>> {
     match waystation_store::open_path(path) {
-        Err(e) if e.code() == Code::NotFound => match waystation_store::make_path(path) {
-            // Another process may have made it meanwhile.
-            Err(e) if e.code() == Code::Exists => waystation_store::open_path(path),
-            other => other,
-        },
+        Err(e) if e.code() == Code::NotFound => {
+            let (parent, name) = parent_and_name(path)?;
+            match waystation_store::make_durable(&*parent, &name) {
+                // Another process may have made it meanwhile, and not yet made it last.
+                Err(e) if e.code() == Code::Exists => {
+                    parent.sync()?;
+                    waystation_store::open_path(path)
+                }
+                other => other,
+            }
+        }
         other => other,
     }
 }

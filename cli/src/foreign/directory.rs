@@ -2,15 +2,18 @@
 //! Knows the index and the tree; the files' headers are `header`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use waystation_format::{Code, Error, Result};
 
-use super::{Model, absent_or_io, open_file};
+use super::{Model, absent_or_io, open_file, open_regular};
 
 const INDEX: &str = "model.safetensors.index.json";
 const SINGLE: &str = "model.safetensors";
+/// Longer than that of any model that there is.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// Deeper trees than this are taken for a loop of links.
 const MAX_DEPTH: usize = 32;
 /// Bookkeeping of version control and of download tools; not part of a model.
@@ -65,14 +68,22 @@ pub(super) fn open(dir: &Path) -> Result<Model> {
 }
 
 fn read_index(path: &Path) -> Result<Option<Index>> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io("read", e).in_file(path.display().to_string())),
+    let (file, bytes) = match open_regular(path) {
+        Err(e) if e.code() == Code::NotFound => return Ok(None),
+        opened => opened?,
     };
     let bad = |message: String| {
         Error::new(Code::BadArgument, message).in_file(path.display().to_string())
     };
+    if bytes > MAX_INDEX_BYTES {
+        return Err(bad(format!(
+            "expected an index of up to {MAX_INDEX_BYTES} bytes, found {bytes}"
+        )));
+    }
+    let mut text = Vec::new();
+    file.take(MAX_INDEX_BYTES)
+        .read_to_end(&mut text)
+        .map_err(|e| Error::io("read", e).in_file(path.display().to_string()))?;
     let index: Index =
         serde_json::from_slice(&text).map_err(|e| bad(format!("not a valid index: {e}")))?;
     for file in index.weight_map.values() {

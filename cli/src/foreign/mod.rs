@@ -88,15 +88,24 @@ impl Model {
 }
 
 fn open_file(path: &Path, index: usize) -> Result<(OpenFile, Vec<ForeignTensor>)> {
-    let name = path.display().to_string();
-    let handle = File::open(path).map_err(|e| absent_or_io(path, e))?;
-    let kind = handle.metadata().map_err(|e| Error::io("stat", e).in_file(&name))?;
+    let (handle, bytes) = open_regular(path)?;
+    let tensors =
+        header::read(&handle, bytes, index).map_err(|e| e.in_file(path.display().to_string()))?;
+    Ok((OpenFile { path: path.to_owned(), handle }, tensors))
+}
+
+/// Opens a regular file, or a link to one, and gives its length. It is looked at first: opening a
+/// pipe would wait for its writer for ever.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, u64)> {
+    let name = || path.display().to_string();
+    let kind = std::fs::metadata(path).map_err(|e| absent_or_io(path, e))?;
     if !kind.is_file() {
         let error = Error::new(Code::NotRegular, "expected a file, found something else");
-        return Err(error.in_file(name));
+        return Err(error.in_file(name()));
     }
-    let tensors = header::read(&handle, kind.len(), index).map_err(|e| e.in_file(&name))?;
-    Ok((OpenFile { path: path.to_owned(), handle }, tensors))
+    let handle = File::open(path).map_err(|e| absent_or_io(path, e))?;
+    let bytes = handle.metadata().map_err(|e| Error::io("stat", e).in_file(name()))?.len();
+    Ok((handle, bytes))
 }
 
 fn absent_or_io(path: &Path, e: std::io::Error) -> Error {

@@ -1,0 +1,161 @@
+//! The program in bad company: pipes, full devices, refused arguments, directories in the wrong place.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests: a failure is a panic, and each uses a part of the support"
+)]
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+use support::{Program, tree, weights};
+
+fn pipe(path: &std::path::Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn a_pipe_is_refused_and_never_waited_for() {
+    let program = Program::new();
+    pipe(&program.path("pipe"));
+    weights(&program.path("w.safetensors"));
+    fs::create_dir(program.path("hf")).unwrap();
+    weights(&program.path("hf/model.safetensors"));
+    pipe(&program.path("hf/model.safetensors.index.json"));
+    fs::create_dir(program.path("only")).unwrap();
+    pipe(&program.path("only/a.safetensors"));
+    for source in ["pipe", "w.safetensors --attach pipe", "w.safetensors --attach hf", "hf", "only"]
+    {
+        let json = program.json(&format!("import {source} --out out"), 1);
+        assert_eq!(json["error"]["code"], "not-regular", "{source}: {json}");
+        assert!(!program.path("out").exists(), "{source}");
+    }
+}
+
+#[test]
+fn an_index_without_end_is_not_read() {
+    let program = Program::new();
+    let model = program.model();
+    let index = File::create(model.join("model.safetensors.index.json")).unwrap();
+    index.set_len(1 << 40).unwrap();
+    assert_eq!(program.json("import model --out out", 2)["error"]["code"], "bad-argument");
+}
+
+#[test]
+fn refused_arguments_leave_nothing() {
+    let program = Program::new();
+    program.model();
+    let before = tree(program.dir.path());
+    for target in ["--out out", "--run run"] {
+        let json = program.json(&format!("import model {target} --step 1000000000000"), 1);
+        assert_eq!(json["error"]["code"], "limit");
+        let named = ["import", "model", "--name", "a\nb"];
+        let ran = program.run_list(&[&named[..], &target.split(' ').collect::<Vec<_>>()].concat());
+        assert!(ran.exit == 1 && ran.err.contains("bad-name"), "{}", ran.err);
+    }
+    let json = program.json("import model --out out --attach missing", 1);
+    assert_eq!(json["error"]["code"], "not-found");
+    assert_eq!(before, tree(program.dir.path()));
+}
+
+#[test]
+fn a_run_gives_its_name_whole() {
+    let program = Program::new();
+    weights(&program.path("v0.9.safetensors"));
+    for (arguments, name) in
+        [("--run runs-v1.5", "runs-v1.5"), ("--run .", "dir"), ("--out out", "v0.9")]
+    {
+        let made = program.json(&format!("import v0.9.safetensors {arguments}"), 0);
+        let path = made["path"].as_str().unwrap().to_owned();
+        let found = program.json(&format!("inspect {path}"), 0);
+        let scratch = program.dir.path().canonicalize().unwrap();
+        let own = scratch.file_name().unwrap().to_str().unwrap();
+        let expected = if name == "dir" { own } else { name };
+        // A scratch directory's name begins with a dot, which a name may.
+        assert_eq!(found["run"], expected, "{arguments}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let program = Program::new();
+    program.checkpoint();
+    for arguments in ["cat ckpt b", "cat ckpt b --json", "cat ckpt b --format raw", "inspect ckpt"]
+    {
+        let status = Command::new(env!("CARGO_BIN_EXE_waystation"))
+            .args(arguments.split(' '))
+            .current_dir(program.dir.path())
+            .stdout(File::options().write(true).open("/dev/full").unwrap())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(3), "{arguments}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_output() {
+    let program = Program::new();
+    program.checkpoint();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_waystation"))
+        .args(["cat", "ckpt", "a"])
+        .current_dir(program.dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
+
+#[test]
+fn nothing_is_made_in_a_checkpoint() {
+    let program = Program::new();
+    program.checkpoint();
+    symlink("ckpt", program.path("link")).unwrap();
+    let before = tree(&program.path("ckpt"));
+    for command in [
+        "import model --out ckpt/in",
+        "import model --run ckpt/in",
+        "import model --out link/in",
+        "reshard ckpt --out ckpt/in --writers 2",
+        "copy ckpt ckpt/in",
+        "export ckpt --out ckpt/in",
+    ] {
+        let error = &program.json(command, 2)["error"];
+        assert_eq!((&error["code"], &error["rule"]), (&"bad-argument".into(), &"dir.flat".into()));
+    }
+    assert_eq!(before, tree(&program.path("ckpt")));
+}
+
+#[test]
+fn an_export_that_would_collide_is_refused_before_anything_is_made() {
+    let program = Program::new();
+    weights(&program.path("w.safetensors"));
+    fs::write(program.path("Model.safetensors"), b"mine").unwrap();
+    assert_eq!(program.run("import w.safetensors --out ckpt --attach Model.safetensors").exit, 0);
+    assert_eq!(program.json("export ckpt --out hf", 2)["error"]["code"], "bad-argument");
+    assert!(!program.path("hf").exists());
+    program.json("export ckpt --out hf --format safetensors", 0);
+}
+
+#[test]
+fn json_steers_no_terminal() {
+    let program = Program::new();
+    program.checkpoint();
+    let ran =
+        program.run_list(&["reject", "ckpt", "--reason", "a\u{9b}2J\u{7f}\u{202e}", "--json"]);
+    assert_eq!(ran.exit, 0, "{}", ran.err);
+    let ran = program.run("inspect ckpt --json");
+    assert!(ran.out.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{}", ran.out);
+    let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(json["rejected"], "a\u{9b}2J\u{7f}\u{202e}");
+}
