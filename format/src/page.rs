@@ -44,6 +44,23 @@ impl TensorPage {
     /// [`Code::BadFormat`], then what its entries break, each with its place and tensor;
     /// [`Code::NotFound`] when the manifest has no such page.
     pub fn parse(bytes: &[u8], manifest: &Manifest, page: u32) -> Result<Self> {
+        let mut entries = Vec::new();
+        Self::each(bytes, manifest, page, &mut |entry| entries.push(entry))?;
+        Ok(Self { entries })
+    }
+
+    /// As [`parse`](Self::parse), but gives the entries one by one to `take`, each when its own
+    /// rules hold, and keeps none: parsed, many short ones take several times the memory of their
+    /// text.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn each(
+        bytes: &[u8],
+        manifest: &Manifest,
+        page: u32,
+        take: &mut dyn FnMut(Entry),
+    ) -> Result<()> {
         let file = File::open(bytes, manifest, &manifest.tensors, page, "tensors")?;
         let shard = |writer, position| manifest.shard(writer, position);
         let checks = Checks {
@@ -56,12 +73,14 @@ impl TensorPage {
             below: file.below,
             cover: true,
         };
-        let mut entries = Vec::new();
         file.read(TENSORS, "entries", |cursor| {
-            checks.read(cursor, &mut |entry| entries.push(entry))?;
-            Ok(entries.len())
-        })?;
-        Ok(Self { entries })
+            let mut count: usize = 0;
+            checks.read(cursor, &mut |entry| {
+                count = count.saturating_add(1);
+                take(entry);
+            })?;
+            Ok(count)
+        })
     }
 }
 

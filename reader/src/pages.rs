@@ -137,10 +137,22 @@ pub(crate) fn read_records(
 }
 
 pub(crate) fn parse_tensors(raw: &[u8], manifest: &Manifest, page: u32) -> Result<Entries> {
-    let name = || names::tensors_page(page);
-    let parsed = TensorPage::parse(raw, manifest, page).map_err(|e| e.in_file(name()))?;
-    let keys = parsed.entries.iter().map(|entry| entry.key().into_boxed_str()).collect();
-    Ok(Entries { entries: parsed.entries.into_iter().map(Arc::new).collect(), keys })
+    let (mut entries, mut keys) = (Vec::new(), Vec::new());
+    each_entry(raw, manifest, page, &mut |entry| {
+        keys.push(entry.key().into_boxed_str());
+        entries.push(Arc::new(entry));
+    })?;
+    Ok(Entries { entries, keys })
+}
+
+/// The entries of a page one by one, for whom keeping all of them would be too much.
+pub(crate) fn each_entry(
+    raw: &[u8],
+    manifest: &Manifest,
+    page: u32,
+    take: &mut dyn FnMut(Entry),
+) -> Result<()> {
+    TensorPage::each(raw, manifest, page, take).map_err(|e| e.in_file(names::tensors_page(page)))
 }
 
 pub(crate) fn parse_records(raw: &[u8], manifest: &Manifest, page: u32) -> Result<Vec<Record>> {

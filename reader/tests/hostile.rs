@@ -11,10 +11,14 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use support::{Files, name_of, reseal, small, store_of};
-use waystation_format::{Code, Digest, Manifest, Part, names};
+use waystation_format::manifest::PageRef;
+use waystation_format::{Code, Digest, Dtype, Identity, Manifest, Part, names};
 use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
+use waystation_store::{Counting, Store};
 
 /// Replaces the `nth` number of a text, or flips a bit where that is asked for.
 fn change(text: &[u8], nth: usize, number: Option<&str>) -> Vec<u8> {
@@ -153,4 +157,42 @@ fn two_tensors_may_not_claim_the_same_bytes() {
     files.insert(page, changed.into_bytes());
     reseal(&mut files, |_| {});
     assert!(!exercise(&files).is_empty());
+}
+
+/// However many aliases name a page, and whether it is good or not.
+#[test]
+fn a_page_is_read_a_few_times_at_most() {
+    for broken in [false, true] {
+        let mut making = support::Making::new(1).whole(Identity::param("z"), Dtype::F32, &[4], 0);
+        for n in 0..40 {
+            making = making.alias(&format!("a{n:02}"), Identity::param("z"));
+        }
+        let mut files = making.files();
+        let text = String::from_utf8(files[&names::tensors_page(0)].clone()).unwrap();
+        let (aliases, tensor) = text.split_once(r#",{"chunks""#).unwrap();
+        let tail = &tensor[tensor.find(r#"],"format""#).unwrap()..];
+        let mut second =
+            format!(r#"{{"entries":[{{"chunks"{tensor}"#).replace(r#""page":0"#, r#""page":1"#);
+        if broken {
+            second = second.replace(r#""F32""#, r#""F33""#);
+        }
+        files.insert(names::tensors_page(0), format!("{aliases}{tail}").into_bytes());
+        files.insert(names::tensors_page(1), second.into_bytes());
+        let first = Identity::param("z").key();
+        let page = PageRef { bytes: 0, first, sha256: Digest::of(&[]) };
+        reseal(&mut files, |manifest| manifest.tensors.push(page));
+        // Once more, with the second page's length and digest.
+        reseal(&mut files, |_| {});
+        let store = Counting::new(store_of(&files));
+        let counted: Arc<dyn Store> = Arc::new(store.clone());
+        let report = verify(&counted, &VerifyOptions::default()).unwrap();
+        let codes: Vec<Code> = report.findings.iter().map(|e| e.code()).collect();
+        let cut = [Code::DeriveMismatch, Code::DeriveMismatch];
+        let expected =
+            if broken { [&[Code::UnsupportedDtype], &cut[..]].concat() } else { cut.to_vec() };
+        assert_eq!(codes, expected, "{:?}", report.findings);
+        let reads = store.reads();
+        let second = names::tensors_page(1);
+        assert!(reads.iter().filter(|read| read.name == second).count() <= 4);
+    }
 }

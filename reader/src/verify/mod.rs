@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use waystation_format::entry::Entry;
+use waystation_format::entry::{Alias, Entry};
 use waystation_format::manifest::{FileKind, Manifest};
 use waystation_format::names::{self, Marker};
 use waystation_format::part::Part;
@@ -18,10 +18,11 @@ use crate::complete::{
     Directory, check_digest, check_named, check_not_deleted, read_commit, read_manifest,
 };
 use crate::options::{Budget, len, threads};
-use crate::pages::{Pages, check_target, parse_records, parse_tensors, read_records, read_tensors};
+use crate::pages::{each_entry, parse_records, read_records, read_tensors};
 use crate::progress::{NoProgress, Progress, go_on};
 use crate::{attachment, parallel};
 
+mod aliases;
 mod data;
 mod parts;
 mod stored;
@@ -228,15 +229,19 @@ impl Check<'_> {
         let tensors = numbers(manifest.tensors.len())
             .filter(|&page| self.is_good(&names::tensors_page(page)))
             .collect();
-        let mut aliases: Vec<(u32, Arc<Entry>)> = Vec::new();
+        let mut aliases: Vec<(u32, Alias)> = Vec::new();
         let checked = parallel::map(self.threads, tensors, |page: u32| {
             go_on(self.progress)?;
             let check = || {
                 let raw = read_tensors(store, manifest, page, Budget::default())?;
                 self.progress.advance(len(&raw));
-                let parsed = parse_tensors(&raw, manifest, page)?;
-                let is_alias = |entry: &Arc<Entry>| matches!(**entry, Entry::Alias(_));
-                Ok(parsed.entries.into_iter().filter(is_alias).collect::<Vec<_>>())
+                let mut aliases = Vec::new();
+                each_entry(&raw, manifest, page, &mut |entry| {
+                    if let Entry::Alias(alias) = entry {
+                        aliases.push(alias);
+                    }
+                })?;
+                Ok(aliases)
             };
             Ok((page, check()))
         })?;
@@ -258,22 +263,6 @@ impl Check<'_> {
         })?;
         self.found.extend(more.into_iter().flatten());
         self.aliases(manifest, &aliases)
-    }
-
-    /// The targets of aliases, where their pages are good.
-    fn aliases(&mut self, manifest: &Manifest, aliases: &[(u32, Arc<Entry>)]) -> Result<()> {
-        let pages = Pages::new(Budget::default());
-        for (page, entry) in aliases {
-            go_on(self.progress)?;
-            let Entry::Alias(alias) = &**entry else { continue };
-            let checked = match pages.find(self.store, manifest, &alias.of.key()) {
-                Ok(target) => check_target(alias, *page, target.as_deref()),
-                // What is wrong with that page was found before.
-                Err(_) => Ok(()),
-            };
-            self.keep(checked);
-        }
-        Ok(())
     }
 
     fn attachments(&mut self, manifest: &Manifest) -> Result<()> {
