@@ -59,14 +59,14 @@ impl AttachmentEntry {
 
 /// Reads the value of `attachments`.
 pub(crate) fn read_attachments(cursor: &mut Cursor<'_>) -> Result<Vec<AttachmentEntry>> {
-    let start = cursor.offset();
+    const LIMIT: u64 = limits::ATTACHMENTS_PER_WRITER;
     let mut attachments = Vec::new();
     let mut items = cursor.begin_array()?;
     while cursor.next_item(&mut items)? {
+        let start = cursor.offset();
         attachments.push(AttachmentEntry::read(cursor)?);
+        check_limit(cursor, start, attachments.len(), LIMIT, "attachments of a writer")?;
     }
-    let limit = limits::ATTACHMENTS_PER_WRITER;
-    check_limit(cursor, start, attachments.len(), limit, "attachments of a writer")?;
     Ok(attachments)
 }
 

@@ -231,17 +231,24 @@ impl<'a> Outline<'a> {
         Ok(())
     }
 
-    /// Checks what comes before the members: format and kind, version, required features.
-    pub(crate) fn check_head(&self, kind: &str) -> Result<()> {
-        self.check_format(kind, rule::COMMON_FORMAT)?;
+    /// Checks the form and the major of `version`, and gives it.
+    pub(crate) fn check_version(&self) -> Result<Version> {
         let root = Cursor::new(self.text);
         let mut cursor = root.required(0, "version", self.member("version"))?;
         let start = cursor.offset();
         let version = Version::read(&mut cursor)?;
-        if version.major != MAJOR {
-            let message = format!("expected version {MAJOR}.x, found {version}");
-            return Err(cursor.fail(start, Code::UnsupportedVersion, rule::VERSION_MAJOR, message));
+        if version.major == MAJOR {
+            return Ok(version);
         }
+        let message = format!("expected version {MAJOR}.x, found {version}");
+        Err(cursor.fail(start, Code::UnsupportedVersion, rule::VERSION_MAJOR, message))
+    }
+
+    /// Checks what comes before the members: format and kind, version, required features.
+    pub(crate) fn check_head(&self, kind: &str) -> Result<()> {
+        self.check_format(kind, rule::COMMON_FORMAT)?;
+        self.check_version()?;
+        let root = Cursor::new(self.text);
         let mut cursor = root.required(0, "features", self.member("features"))?;
         Features::parse(&mut cursor)?
             .check_known()

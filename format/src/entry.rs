@@ -40,6 +40,23 @@ pub struct Native {
     pub path: Vec<NativeStep>,
 }
 
+impl Native {
+    /// Checks it and that it comes after the one `before` it.
+    pub(crate) fn check(&self, before: Option<&Self>) -> Result<()> {
+        check_name(&self.framework, "framework name")?;
+        let ascending = before.is_none_or(|before| before.framework < self.framework);
+        if ascending && (1..=NATIVE_STEPS).contains(&self.path.len()) {
+            return Ok(());
+        }
+        let message = format!(
+            "expected frameworks in ascending order with paths of 1 to {NATIVE_STEPS} steps, found {:?} with {}",
+            self.framework,
+            self.path.len()
+        );
+        Err(Error::rule(Code::BadMember, rule::TENSOR_NATIVE, message))
+    }
+}
+
 /// A step of a native path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NativeStep {
@@ -273,22 +290,12 @@ impl Tensor {
     }
 
     fn check_native(&self) -> Result<()> {
-        let mut before: Option<&str> = None;
+        let mut before = None;
         for (position, native) in self.native.iter().enumerate() {
-            let place = format!("/native/{position}");
-            check_name(&native.framework, "framework name")
-                .map_err(|error| error.at_pointer(&*place))?;
-            let ascending = before.is_none_or(|before| before < native.framework.as_str());
-            if !ascending || !(1..=NATIVE_STEPS).contains(&native.path.len()) {
-                let message = format!(
-                    "expected frameworks in ascending order with paths of 1 to {NATIVE_STEPS} steps, found {:?} with {}",
-                    native.framework,
-                    native.path.len()
-                );
-                let error = Error::rule(Code::BadMember, rule::TENSOR_NATIVE, message);
-                return Err(error.at_pointer(place));
-            }
-            before = Some(&native.framework);
+            native
+                .check(before)
+                .map_err(|error| error.at_pointer(format!("/native/{position}")))?;
+            before = Some(native);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use crate::common::{Coordinate, encode_coordinate, parse_coordinate, read_name, read_position};
 use crate::entry::{Alias, Chunk, Entry, Native, NativeStep, Tensor, is_main};
 use crate::identity::{Identity, MAIN, read_role};
-use crate::json::{Cursor, Encoder, Form, Kind};
+use crate::json::{Cursor, Encoder, Form, Kind, pointer_at};
 use crate::{Code, Dims, Dtype, Error, Region, Result, Role, rule};
 
 /// Where an entry stands, which decides whether its chunks name their writer.
@@ -375,6 +375,7 @@ fn read_native(cursor: &mut Cursor<'_>) -> Result<Vec<Native>> {
     let mut list = cursor.begin_array()?;
     let mut native = Vec::new();
     while cursor.next_item(&mut list)? {
+        let item = cursor.offset();
         let mut items = cursor.begin_array()?;
         cursor.want_item(&mut items, FORM)?;
         let framework = read_name(cursor, "framework name")?;
@@ -388,7 +389,11 @@ fn read_native(cursor: &mut Cursor<'_>) -> Result<Vec<Native>> {
             });
         }
         cursor.end_array(&mut items, FORM)?;
-        native.push(Native { framework, path });
+        let found = Native { framework, path };
+        found
+            .check(native.last())
+            .map_err(|error| error.at_pointer(pointer_at(cursor.text(), item)))?;
+        native.push(found);
     }
     if native.is_empty() {
         let message = "expected at least one framework, found none";

@@ -5,8 +5,8 @@
 
 use crate::attachment::{AttachmentEntry, check_unique, encode_attachments, read_attachments};
 use crate::common::{
-    Common, CommonMembers, Outline, Topology, check_limit, parse_coordinate, read_digest,
-    read_name, spelled,
+    Common, CommonMembers, Coordinate, Outline, check_limit, parse_coordinate, read_digest,
+    read_limited, read_name, spelled,
 };
 use crate::entries::check_key;
 use crate::identity::{Identity, read_role};
@@ -146,8 +146,6 @@ impl Manifest {
         let text = check_canonical(bytes)?;
         let outline = Outline::of(text)?;
         outline.check_head(KIND)?;
-        // The pages' first keys are checked against it, though it stands behind them.
-        let topology = outline.member("topology").and_then(|mut at| Topology::read(&mut at).ok());
         let mut cursor = Cursor::new(text);
         let mut common = CommonMembers::default();
         let (mut contents, mut omitted, mut parts) = (None, None, None);
@@ -158,12 +156,8 @@ impl Manifest {
                 "contents" => contents = Some(read_contents(&mut cursor)?),
                 "omitted" => omitted = Some(read_omitted(&mut cursor)?),
                 "parts" => parts = Some(read_parts(&mut cursor)?),
-                "records" => {
-                    records = Some(read_pages(&mut cursor, topology.as_ref(), record_key)?)
-                }
-                "tensors" => {
-                    tensors = Some(read_pages(&mut cursor, topology.as_ref(), tensor_key)?)
-                }
+                "records" => records = Some(read_pages(&mut cursor, record_place)?),
+                "tensors" => tensors = Some(read_pages(&mut cursor, tensor_scope)?),
                 _ => common.read(name, &mut cursor)?,
             }
         }
@@ -242,20 +236,40 @@ impl Manifest {
         part.shards.get(usize::try_from(position).ok()?)
     }
 
-    /// The rules about several members.
+    /// The rules about several members, in the order of the chapters.
     fn check(&self) -> Result<()> {
+        self.check_firsts("tensors", &self.tensors, tensor_scope, rule::IDENTITY_SCOPE)?;
+        for (writer, part) in self.parts.iter().enumerate() {
+            let place = format!("/parts/{writer}/extensions");
+            check_named(&part.extensions, &self.common.features, &place)?;
+        }
+        check_unique(self.parts.iter().flat_map(|part| &part.attachments))
+            .map_err(|error| error.at_pointer("/parts"))?;
         let writers = self.common.writers;
         if !u32::try_from(self.parts.len()).is_ok_and(|parts| parts == writers) {
             let message = format!("expected {writers} parts, found {}", self.parts.len());
             let error = Error::rule(Code::BadMember, rule::MANIFEST_PARTS, message);
             return Err(error.at_pointer("/parts"));
         }
-        for (writer, part) in self.parts.iter().enumerate() {
-            let place = format!("/parts/{writer}/extensions");
-            check_named(&part.extensions, &self.common.features, &place)?;
+        self.check_firsts("records", &self.records, record_place, rule::RECORD_COORDINATE)
+    }
+
+    /// Checks the coordinates in the first keys of pages against the topology.
+    fn check_firsts(
+        &self,
+        list: &str,
+        pages: &[PageRef],
+        read: FirstKey,
+        rule: &'static str,
+    ) -> Result<()> {
+        for (number, page) in pages.iter().enumerate() {
+            let coordinate = read(&mut Cursor::new(&page.first))?;
+            self.common
+                .topology
+                .check_coordinate(&coordinate, rule)
+                .map_err(|error| error.at_pointer(format!("/{list}/{number}/first")))?;
         }
-        check_unique(self.parts.iter().flat_map(|part| &part.attachments))
-            .map_err(|error| error.at_pointer("/parts"))
+        Ok(())
     }
 }
 
@@ -276,7 +290,9 @@ impl PartSummary {
         while let Some(name) = cursor.next_of(&mut object)? {
             match name {
                 "attachments" => attachments = Some(read_attachments(cursor)?),
-                "bytes" => bytes = Some(cursor.uint()?),
+                "bytes" => {
+                    bytes = Some(read_limited(cursor, limits::PART_BYTES, "bytes of a part")?)
+                }
                 "extensions" => extensions = Some(read_extensions(cursor)?),
                 "inc" => inc = Some(spelled(cursor, "16 hex digits", Incarnation::parse)?),
                 "sha256" => sha256 = Some(read_digest(cursor)?),
@@ -344,11 +360,7 @@ impl PageRef {
         NamedFile { name, bytes: self.bytes, kind, digest: Some(self.sha256) }
     }
 
-    fn read(
-        cursor: &mut Cursor<'_>,
-        topology: Option<&Topology>,
-        check_first: FirstKey,
-    ) -> Result<Self> {
+    fn read(cursor: &mut Cursor<'_>, read_first: FirstKey) -> Result<Self> {
         const FORM: &Form = &[("bytes", true), ("first", true), ("sha256", true)];
         let start = cursor.offset();
         let (mut bytes, mut first, mut sha256) = (None, None, None);
@@ -356,9 +368,11 @@ impl PageRef {
         while let Some(name) = cursor.next_of(&mut object)? {
             let place = cursor.offset();
             match name {
-                "bytes" => bytes = Some(cursor.uint()?),
+                "bytes" => {
+                    bytes = Some(read_limited(cursor, limits::PAGE_BYTES, "bytes of a page")?)
+                }
                 "first" => {
-                    check_first(cursor, topology)?;
+                    read_first(cursor)?;
                     first = Some(cursor.since(place).to_owned());
                 }
                 _ => sha256 = Some(read_digest(cursor)?),
@@ -383,21 +397,15 @@ impl PageRef {
     }
 }
 
-/// Reads and checks the first key of a page.
-type FirstKey = fn(&mut Cursor<'_>, Option<&Topology>) -> Result<()>;
+/// Reads the first key of a page; gives the coordinate in it, not held against the topology.
+type FirstKey = fn(&mut Cursor<'_>) -> Result<Coordinate>;
 
-fn tensor_key(cursor: &mut Cursor<'_>, topology: Option<&Topology>) -> Result<()> {
-    let start = cursor.offset();
-    let identity = Identity::read(cursor)?;
-    let Some(topology) = topology else { return Ok(()) };
-    topology
-        .check_coordinate(&identity.scope, rule::IDENTITY_SCOPE)
-        .map_err(|error| error.at_pointer(pointer_at(cursor.text(), start)))
+fn tensor_scope(cursor: &mut Cursor<'_>) -> Result<Coordinate> {
+    Ok(Identity::read(cursor)?.scope)
 }
 
-fn record_key(cursor: &mut Cursor<'_>, topology: Option<&Topology>) -> Result<()> {
+fn record_place(cursor: &mut Cursor<'_>) -> Result<Coordinate> {
     const FORM: &str = "[kind, name, coordinate]";
-    let start = cursor.offset();
     let mut items = cursor.begin_array()?;
     cursor.want_item(&mut items, FORM)?;
     read_name(cursor, "record kind")?;
@@ -406,22 +414,15 @@ fn record_key(cursor: &mut Cursor<'_>, topology: Option<&Topology>) -> Result<()
     cursor.want_item(&mut items, FORM)?;
     let coordinate = parse_coordinate(cursor)?;
     cursor.end_array(&mut items, FORM)?;
-    let Some(topology) = topology else { return Ok(()) };
-    topology
-        .check_coordinate(&coordinate, rule::RECORD_COORDINATE)
-        .map_err(|error| error.at_pointer(pointer_at(cursor.text(), start)))
+    Ok(coordinate)
 }
 
-fn read_pages(
-    cursor: &mut Cursor<'_>,
-    topology: Option<&Topology>,
-    check_first: FirstKey,
-) -> Result<Vec<PageRef>> {
+fn read_pages(cursor: &mut Cursor<'_>, read_first: FirstKey) -> Result<Vec<PageRef>> {
     let mut pages: Vec<PageRef> = Vec::new();
     let mut items = cursor.begin_array()?;
     while cursor.next_item(&mut items)? {
         let start = cursor.offset();
-        let page = PageRef::read(cursor, topology, check_first)?;
+        let page = PageRef::read(cursor, read_first)?;
         let before = pages.last().map(|page| page.first.as_str());
         check_key(rule::MANIFEST_FIRSTS, None, None, before, &page.first)
             .map_err(|error| error.at_pointer(pointer_at(cursor.text(), start)))?;
@@ -437,13 +438,13 @@ fn encode_pages(pages: &[PageRef], json: &mut Encoder) {
 }
 
 fn read_parts(cursor: &mut Cursor<'_>) -> Result<Vec<PartSummary>> {
-    let start = cursor.offset();
     let mut parts = Vec::new();
     let mut items = cursor.begin_array()?;
     while cursor.next_item(&mut items)? {
+        let start = cursor.offset();
         parts.push(PartSummary::read(cursor)?);
+        check_limit(cursor, start, parts.len(), limits::WRITERS, "parts")?;
     }
-    check_limit(cursor, start, parts.len(), limits::WRITERS, "parts")?;
     Ok(parts)
 }
 
@@ -478,7 +479,7 @@ fn read_roles(cursor: &mut Cursor<'_>) -> Result<Vec<(Role, u64)>> {
         let role = read_role(cursor)?;
         cursor.want_item(&mut pair, FORM)?;
         let place = cursor.offset();
-        let count = crate::common::read_limited(cursor, limits::TENSORS, "tensors")?;
+        let count = read_limited(cursor, limits::TENSORS, "tensors")?;
         if count == 0 {
             return Err(cursor.bad_spelling(place, "a count of 1 or more", "0"));
         }

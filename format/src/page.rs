@@ -3,7 +3,7 @@
 //! It knows a page's members and what the manifest says of it. It must not know where pages end:
 //! that is decided where they are made.
 
-use crate::common::{Outline, Version};
+use crate::common::Outline;
 use crate::entries::{Checks, check_key};
 use crate::entry::Entry;
 use crate::entry_json::Place;
@@ -139,13 +139,13 @@ impl<'a> File<'a> {
         let outline = Outline::of(text)?;
         outline.check_format(kind, rule::PAGE_NUMBER)?;
         let root = Cursor::new(text);
-        check_version(root.required(0, "version", outline.member("version"))?, manifest)?;
+        check_version(&outline, manifest)?;
         check_number(root.required(0, "page", outline.member("page"))?, page)?;
         let below = pages.get(index.saturating_add(1)).map(|next| next.first.as_str());
         Ok(Self { text, first: &stated.first, below })
     }
 
-    /// Checks the members, giving the list to `read_list`, which says how many items it has.
+    /// Checks the members, the list last; `read_list` reads it and says how many items it has.
     fn read(
         &self,
         form: &'static Form,
@@ -154,14 +154,18 @@ impl<'a> File<'a> {
     ) -> Result<()> {
         let mut cursor = Cursor::new(self.text);
         let mut object = cursor.begin(form)?;
+        let mut list_at = None;
         while let Some(name) = cursor.next_of(&mut object)? {
-            let start = cursor.offset();
-            if name != list {
-                cursor.skip()?; // checked when the file was opened
-            } else if read_list(&mut cursor)? == 0 {
-                let message = "expected at least one entry, found none";
-                return Err(cursor.fail(start, Code::BadOrder, rule::PAGE_ORDER, message));
+            if name == list {
+                list_at = Some(cursor.offset());
             }
+            cursor.skip()?; // the others were checked when the file was opened
+        }
+        let start = cursor.required(0, list, list_at)?;
+        let mut cursor = Cursor::at(self.text, start);
+        if read_list(&mut cursor)? == 0 {
+            let message = "expected at least one entry, found none";
+            return Err(cursor.fail(start, Code::BadOrder, rule::PAGE_ORDER, message));
         }
         Ok(())
     }
@@ -180,14 +184,13 @@ fn check_stated(bytes: &[u8], stated: &PageRef) -> Result<()> {
     Ok(())
 }
 
-fn check_version(mut cursor: Cursor<'_>, manifest: &Manifest) -> Result<()> {
-    let start = cursor.offset();
-    let version = Version::read(&mut cursor)?;
+fn check_version(outline: &Outline<'_>, manifest: &Manifest) -> Result<()> {
+    let version = outline.check_version()?;
     if version == manifest.common.version {
         return Ok(());
     }
     let message = format!("expected version {}, found {version}", manifest.common.version);
-    Err(cursor.fail(start, Code::BadMember, rule::OPEN_PAGE_VERSION, message))
+    Err(Error::rule(Code::BadMember, rule::OPEN_PAGE_VERSION, message).at_pointer("/version"))
 }
 
 fn check_number(mut cursor: Cursor<'_>, page: u32) -> Result<()> {

@@ -5,7 +5,7 @@
 
 use crate::common::{Coordinate, Topology, encode_coordinate, parse_coordinate, read_name};
 use crate::identity::check_name;
-use crate::json::{Cursor, Encoder, Kind, Value, pointer_at};
+use crate::json::{Cursor, Encoder, Form, Kind, Value, pointer_at};
 use crate::value_tree::Tree;
 use crate::{Code, Error, Result, rule};
 
@@ -82,33 +82,42 @@ impl Record {
     /// [`Code::BadMember`], [`Code::BadName`], and [`Code::BadIdentity`] for a coordinate outside
     /// the topology; with the pointer.
     pub(crate) fn read(cursor: &mut Cursor<'_>, topology: &Topology) -> Result<Self> {
+        const FORM: &Form =
+            &[("coordinate", false), ("kind", true), ("name", true), ("value", true)];
         let start = cursor.offset();
-        let mut coordinate = Coordinate::new();
-        let (mut kind, mut name, mut value) = (None, None, None);
-        let mut members = cursor.begin_object()?;
-        while let Some(member) = cursor.next_member(&mut members)? {
+        let (mut coordinate, mut coordinate_at) = (Coordinate::new(), start);
+        let (mut kind, mut name, mut value_at) = (None, None, None);
+        let mut members = cursor.begin(FORM)?;
+        while let Some(member) = cursor.next_of(&mut members)? {
             let at = cursor.offset();
-            match &*member {
+            match member {
                 "coordinate" => {
+                    coordinate_at = at;
                     coordinate = parse_coordinate(cursor)?;
                     if coordinate.is_empty() {
                         let message = "expected an empty coordinate to be left out";
-                        let rule = rule::JSON_UNKNOWN_MEMBER;
+                        let rule = rule::RECORD_COORDINATE;
                         return Err(cursor.fail(at, Code::BadMember, rule, message));
                     }
-                    topology
-                        .check_coordinate(&coordinate, rule::RECORD_COORDINATE)
-                        .map_err(|error| error.at_pointer(pointer_at(cursor.text(), at)))?;
                 }
                 "kind" => kind = Some(read_name(cursor, "record kind")?),
                 "name" => name = Some(read_name(cursor, "record name")?),
-                "value" => value = Some(read_value(cursor, kind.as_deref())?),
-                _ => return Err(cursor.unknown_member()),
+                _ => {
+                    read_value(cursor)?;
+                    value_at = Some(at);
+                }
             }
         }
         let kind = cursor.required(start, "kind", kind)?;
         let name = cursor.required(start, "name", name)?;
-        cursor.required(start, "value", value)?;
+        let value_at = cursor.required(start, "value", value_at)?;
+        topology
+            .check_coordinate(&coordinate, rule::RECORD_COORDINATE)
+            .map_err(|error| error.at_pointer(pointer_at(cursor.text(), coordinate_at)))?;
+        if kind == VALUE_KIND {
+            Tree::parse_record_value(&Value::read(&mut Cursor::at(cursor.text(), value_at))?)
+                .map_err(|error| error.under_pointer(&pointer_at(cursor.text(), value_at)))?;
+        }
         let key = RecordKey { kind, name, coordinate };
         Ok(Self { key, json: cursor.since(start).into() })
     }
@@ -135,18 +144,12 @@ impl Record {
     }
 }
 
-/// Steps over a value; one that must be a value tree is read and checked. `kind` stands before
-/// `value` in a canonical text.
-fn read_value(cursor: &mut Cursor<'_>, kind: Option<&str>) -> Result<()> {
+/// Steps over a value.
+fn read_value(cursor: &mut Cursor<'_>) -> Result<()> {
     let start = cursor.offset();
     if cursor.peek() != Some(Kind::Object) {
         let message = "expected an object as the value of a record";
         return Err(cursor.fail(start, Code::BadMember, rule::RECORD_VALUE, message));
-    }
-    if kind == Some(VALUE_KIND) {
-        Tree::parse_record_value(&Value::read(cursor)?)
-            .map_err(|error| error.under_pointer(&pointer_at(cursor.text(), start)))?;
-        return Ok(());
     }
     cursor.skip()
 }
@@ -313,7 +316,7 @@ mod tests {
             (
                 r#"{"coordinate":[],"kind":"k","name":"n","value":{}}"#,
                 Code::BadMember,
-                "json.unknown-member",
+                "record.coordinate",
                 "/coordinate",
             ),
             (r#"{"kind":"","name":"n","value":{}}"#, Code::BadName, "identity.name", "/kind"),

@@ -76,9 +76,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// [`Code::BadMember`] for anything but a value tree, with the pointer from its top;
-    /// [`Code::Limit`] for bytes above `inline-bytes`; what [`Identity::parse_key`] says of a
-    /// tensor.
+    /// [`Code::BadMember`] for anything but a value tree, with the pointer from its top.
     pub fn parse(value: &Value) -> Result<Self> {
         parse(value, &Place { outer: None, step: Step::Top })
     }
@@ -232,8 +230,8 @@ fn parse_member(name: &str, value: &Value, place: &Place<'_>) -> Result<Tree> {
         "map" => Ok(Tree::Map(map(value, place)?)),
         "tensor" => {
             let identity = value.encode().and_then(|key| Identity::parse_key(&key));
-            let identity = identity.map_err(|error| error.under_pointer(&place.pointer()))?;
-            Ok(Tree::Tensor(Box::new(identity)))
+            // Whatever is wrong within a value tree breaks this one rule.
+            Ok(Tree::Tensor(Box::new(identity.map_err(|error| place.bad(error.message()))?)))
         }
         "type" => match value {
             Value::List(pair) => match pair.as_slice() {
@@ -337,8 +335,7 @@ fn unhex(text: &str, place: &Place<'_>) -> Result<Vec<u8>> {
             limits::INLINE_BYTES,
             pairs.len()
         );
-        let error = Error::rule(Code::Limit, rule::LIMIT_VALUE, message);
-        return Err(error.at_pointer(place.pointer()));
+        return Err(place.bad(message));
     }
     let byte = |pair: &[u8; 2]| {
         std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
@@ -464,7 +461,9 @@ mod tests {
         let (code, _, pointer) = refused(r#"{"list":[{"tensor":"main"}]}"#);
         assert_eq!((code, pointer.as_str()), (Code::BadMember, "/list/0/tensor"));
         let (code, rule, _) = refused(r#"{"tensor":["main","gradient","x","","",[]]}"#);
-        assert_eq!((code, rule), (Code::UnsupportedRole, "identity.role"));
+        assert_eq!((code, rule), (Code::BadMember, "value.form"));
+        let (code, rule, _) = refused(r#"{"tensor":["main","param","x","adam.m","",[]]}"#);
+        assert_eq!((code, rule), (Code::BadMember, "value.form"));
     }
 
     #[test]
@@ -472,7 +471,7 @@ mod tests {
         let text = |n: usize| format!(r#"{{"bytes":"{}"}}"#, "ab".repeat(n));
         assert_eq!(parsed(&text(8192)).unwrap(), Tree::Bytes(vec![0xab; 8192]));
         let (code, rule, pointer) = refused(&text(8193));
-        assert_eq!((code, rule, pointer.as_str()), (Code::Limit, "limit.value", "/bytes"));
+        assert_eq!((code, rule, pointer.as_str()), (Code::BadMember, "value.form", "/bytes"));
     }
 
     #[test]

@@ -228,13 +228,13 @@ pub(crate) fn encode_omitted(list: &[Omitted], json: &mut Encoder) {
 
 /// Reads the value of `shards`.
 pub(crate) fn read_shards(cursor: &mut Cursor<'_>) -> Result<Vec<ShardEntry>> {
-    let start = cursor.offset();
     let mut shards = Vec::new();
     let mut items = cursor.begin_array()?;
     while cursor.next_item(&mut items)? {
+        let start = cursor.offset();
         shards.push(ShardEntry::read(cursor)?);
+        check_limit(cursor, start, shards.len(), limits::SHARDS_PER_WRITER, "shards of a writer")?;
     }
-    check_limit(cursor, start, shards.len(), limits::SHARDS_PER_WRITER, "shards of a writer")?;
     Ok(shards)
 }
 

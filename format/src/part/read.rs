@@ -1,11 +1,11 @@
 //! Reading a part: the order in which it is checked, and its lists entry by entry.
 //!
-//! It knows which members must be known before others can be checked. It must not keep entries.
+//! It knows that entries and records are checked last. It must not keep them.
 
 use super::members::{check_named, read_extensions, read_omitted, read_shards};
 use super::{Extension, FORM, Inventory, KIND, Omitted, Producer, ShardEntry};
 use crate::attachment::{AttachmentEntry, check_unique, read_attachments};
-use crate::common::{Common, CommonMembers, Outline, Topology, spelled};
+use crate::common::{Common, CommonMembers, Outline, spelled};
 use crate::entries::{Checks, check_key};
 use crate::entry_json::Place;
 use crate::json::{Cursor, Items, pointer_at};
@@ -27,20 +27,11 @@ pub(super) struct Found {
     pub(super) records_at: usize,
 }
 
-/// What entries and records are checked against, though it stands behind them in the text.
-struct Ahead {
-    topology: Topology,
-    shards: Vec<ShardEntry>,
-    block_bytes: u64,
-    writer: u32,
-}
-
 impl Found {
     /// Reads a canonical text.
     pub(super) fn read(text: &str) -> Result<Self> {
         let outline = Outline::of(text)?;
         outline.check_head(KIND)?;
-        let ahead = Ahead::read(&outline);
         let mut cursor = Cursor::new(text);
         let mut common = CommonMembers::default();
         let (mut attachments, mut extensions, mut inc, mut inventory) = (None, None, None, None);
@@ -52,7 +43,9 @@ impl Found {
             match name {
                 "attachments" => attachments = Some(read_attachments(&mut cursor)?),
                 "entries" => {
-                    check_entries(&mut cursor, ahead.as_ref())?;
+                    cursor.begin_array()?;
+                    cursor = Cursor::at(text, start);
+                    cursor.skip()?;
                     entries_at = Some(start);
                 }
                 "extensions" => extensions = Some(read_extensions(&mut cursor)?),
@@ -62,7 +55,9 @@ impl Found {
                 "omitted" => omitted = Some(read_omitted(&mut cursor)?),
                 "producer" => producer = Some(Producer::read(&mut cursor)?),
                 "records" => {
-                    check_records(&mut cursor, ahead.as_ref())?;
+                    cursor.begin_array()?;
+                    cursor = Cursor::at(text, start);
+                    cursor.skip()?;
                     records_at = Some(start);
                 }
                 "shards" => shards = Some(read_shards(&mut cursor)?),
@@ -76,7 +71,7 @@ impl Found {
         let writer = check_writer(cursor.required(0, "writer", writer)?, common.writers)?;
         check_named(&extensions, &common.features, "/extensions")?;
         check_unique(&attachments).map_err(|error| error.at_pointer("/attachments"))?;
-        Ok(Self {
+        let found = Self {
             writer,
             inc: cursor.required(0, "inc", inc)?,
             attachments,
@@ -88,20 +83,40 @@ impl Found {
             entries_at: cursor.required(0, "entries", entries_at)?,
             records_at: cursor.required(0, "records", records_at)?,
             common,
-        })
+        };
+        // The lists come last: they are checked against members that stand behind them.
+        found.check_entries(text)?;
+        found.check_records(text)?;
+        Ok(found)
     }
-}
 
-impl Ahead {
-    /// `None` when one of them breaks its form: then that is found when its turn comes, and what
-    /// stands before it is not looked into.
-    fn read(outline: &Outline<'_>) -> Option<Self> {
-        let shards = read_shards(&mut outline.member("shards")?).ok()?;
-        let topology = Topology::read(&mut outline.member("topology")?).ok()?;
-        let block_bytes =
-            crate::common::read_block_bytes(&mut outline.member("block_bytes")?).ok()?;
-        let writer = outline.member("writer")?.uint().ok()?;
-        Some(Self { topology, shards, block_bytes, writer: u32::try_from(writer).ok()? })
+    fn check_entries(&self, text: &str) -> Result<()> {
+        let shard = |_, position: u32| self.shards.get(usize::try_from(position).ok()?);
+        let checks = Checks {
+            place: Place::Part(self.writer),
+            topology: &self.common.topology,
+            block_bytes: self.common.block_bytes,
+            shard: &shard,
+            order: rule::PART_ENTRIES,
+            first: None,
+            below: None,
+            cover: false,
+        };
+        checks.read(&mut Cursor::at(text, self.entries_at), &mut |_| ())
+    }
+
+    fn check_records(&self, text: &str) -> Result<()> {
+        let mut cursor = Cursor::at(text, self.records_at);
+        let mut items = cursor.begin_array()?;
+        let mut before: Option<String> = None;
+        while cursor.next_item(&mut items)? {
+            let start = cursor.offset();
+            let key = Record::read(&mut cursor, &self.common.topology)?.key.key();
+            check_key(rule::PART_RECORDS, None, None, before.as_deref(), &key)
+                .map_err(|error| error.at_pointer(pointer_at(text, start)))?;
+            before = Some(key);
+        }
+        Ok(())
     }
 }
 
@@ -114,36 +129,6 @@ fn check_writer(writer: u64, writers: u32) -> Result<u32> {
             Err(error.at_pointer("/writer"))
         }
     }
-}
-
-fn check_entries(cursor: &mut Cursor<'_>, ahead: Option<&Ahead>) -> Result<()> {
-    let Some(ahead) = ahead else { return cursor.skip() };
-    let shard = |_, position: u32| ahead.shards.get(usize::try_from(position).ok()?);
-    let checks = Checks {
-        place: Place::Part(ahead.writer),
-        topology: &ahead.topology,
-        block_bytes: ahead.block_bytes,
-        shard: &shard,
-        order: rule::PART_ENTRIES,
-        first: None,
-        below: None,
-        cover: false,
-    };
-    checks.read(cursor, &mut |_| ())
-}
-
-fn check_records(cursor: &mut Cursor<'_>, ahead: Option<&Ahead>) -> Result<()> {
-    let Some(ahead) = ahead else { return cursor.skip() };
-    let mut items = cursor.begin_array()?;
-    let mut before: Option<String> = None;
-    while cursor.next_item(&mut items)? {
-        let start = cursor.offset();
-        let key = Record::read(cursor, &ahead.topology)?.key.key();
-        check_key(rule::PART_RECORDS, None, None, before.as_deref(), &key)
-            .map_err(|error| error.at_pointer(pointer_at(cursor.text(), start)))?;
-        before = Some(key);
-    }
-    Ok(())
 }
 
 /// Reads the items of an array one at a time.

@@ -410,7 +410,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::NotCanonical],
         chapter: "02-json.md",
-        text: "A part, page or manifest MUST be byte for byte the canonical form of its value. A reader rejects it otherwise. It names the offset where the text leaves that form; within the token (number, string, name) that is wrong, readers may name different bytes.",
+        text: "A part, page or manifest MUST be byte for byte the canonical form of its value. A reader rejects it otherwise. It names the offset where the text leaves that form; within the token (number, string, name) that is wrong, readers may name different bytes. What breaks another rule of this chapter that has this code breaks this one, too, and a reader may name either.",
     },
     RuleInfo {
         id: JSON_ENCODING,
@@ -1231,10 +1231,10 @@ pub const RULES: &[RuleInfo] = &[
     RuleInfo {
         id: VALUE_FORM,
         actor: "Both",
-        depth: "V",
+        depth: "O",
         codes: &[Code::BadMember],
         chapter: "09-records.md",
-        text: "In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. Bare arrays and objects of any other form are not value trees.",
+        text: "In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. Bare arrays and objects of any other form are not value trees. Whatever is wrong within a value tree is a breach of this rule.",
     },
     RuleInfo {
         id: INTEGRITY_CHUNK,

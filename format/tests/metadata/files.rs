@@ -260,7 +260,7 @@ fn lists_have_limits() {
     let shards = manifest["parts"][0]["shards"].as_array_mut().unwrap();
     shards.push(shards[0].clone());
     let error = parse_manifest(&manifest).unwrap_err();
-    assert!(answers(&error, Code::Limit, rule::LIMIT_VALUE, "/parts/0/shards"), "{error}");
+    assert!(answers(&error, Code::Limit, rule::LIMIT_VALUE, "/parts/0/shards/65536"), "{error}");
 }
 
 #[test]
@@ -288,6 +288,9 @@ fn a_manifest_breaks_each_rule_with_its_own_answer() {
             "/parts",
         ),
         ("/parts/0/sha256", Set(json!(null)), BadMember, JSON_TYPES, "/parts/0/sha256"),
+        ("/parts/0/bytes", Set(json!(268_435_457)), Limit, LIMIT_VALUE, "/parts/0/bytes"),
+        ("/tensors/0/bytes", Set(json!(268_435_457)), Limit, LIMIT_VALUE, "/tensors/0/bytes"),
+        ("/records/0/bytes", Set(json!(268_435_457)), Limit, LIMIT_VALUE, "/records/0/bytes"),
         ("/contents/0/0", Set(json!("zzz")), BadMember, JSON_TYPES, "/contents/1"),
         (
             "/contents/0/1/0/0",
@@ -354,6 +357,44 @@ fn the_order_of_checks_is_that_of_the_spec() {
         let error = parse_manifest(&manifest).unwrap_err();
         assert_eq!(error.rule_id(), Some(rule), "{error}");
         assert!(error.location().pointer.as_deref().unwrap().starts_with(&format!("/{member}")));
+    }
+}
+
+#[test]
+fn rules_about_several_members_come_after_all_of_them_by_chapter() {
+    // Each fault hides those before it.
+    let mut manifest = fixture::manifest(b"", b"");
+    let faults = [
+        ("/records/0/first/2", json!([["pp", 0]]), rule::RECORD_COORDINATE),
+        ("/writers", json!(2), rule::MANIFEST_PARTS),
+        ("/parts/0/attachments/1/path", json!("Config.JSON"), rule::ATTACHMENT_UNIQUE),
+        ("/features", json!({"optional": [], "required": []}), rule::PART_EXTENSIONS),
+        ("/tensors/0/first/5/0/1", json!(4), rule::IDENTITY_SCOPE),
+        ("/topology/0/1", json!(0), rule::COMMON_TOPOLOGY),
+    ];
+    for (pointer, value, rule) in faults {
+        *manifest.pointer_mut(pointer).unwrap() = value;
+        let error = parse_manifest(&manifest).unwrap_err();
+        assert_eq!(error.rule_id(), Some(rule), "{error}");
+    }
+}
+
+#[test]
+fn entries_and_records_of_a_part_come_after_its_members() {
+    // Each fault hides those before it.
+    let mut part = fixture::part();
+    let faults = [
+        ("/records/0/value", json!(1), rule::RECORD_VALUE),
+        ("/entries/0/role", json!("weird"), rule::IDENTITY_ROLE),
+        ("/features", json!({"optional": [], "required": []}), rule::PART_EXTENSIONS),
+        ("/writer", json!(70_000), rule::PART_WRITER),
+        ("/records", json!({}), rule::JSON_TYPES),
+        ("/entries", json!(1), rule::JSON_TYPES),
+    ];
+    for (pointer, value, rule) in faults {
+        *part.pointer_mut(pointer).unwrap() = value;
+        let error = parse_part(&part).unwrap_err();
+        assert_eq!(error.rule_id(), Some(rule), "{error}");
     }
 }
 

@@ -250,6 +250,7 @@ fn a_page_of_records_breaks_each_rule_with_its_own_answer() {
     let cases: Vec<Case> = vec![
         ("/kind", Set(json!("tensors")), BadFormat, PAGE_NUMBER, "/kind"),
         ("/version", Set(json!("1.1")), BadMember, OPEN_PAGE_VERSION, "/version"),
+        ("/version", Set(json!("2.0")), UnsupportedVersion, VERSION_MAJOR, "/version"),
         ("/records", Set(json!([])), BadOrder, PAGE_ORDER, "/records"),
         ("/records/0/name", Set(json!("other")), BadOrder, PAGE_ORDER, "/records/0"),
         ("/records/2/coordinate/0/1", Set(json!(0)), BadOrder, PAGE_ORDER, "/records/2"),
@@ -264,8 +265,31 @@ fn a_page_of_records_breaks_each_rule_with_its_own_answer() {
         ("/records/0/more", Add(json!(1)), BadMember, JSON_UNKNOWN_MEMBER, "/records/0/more"),
         ("/records/0/value", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/records/0"),
         ("/records/0/kind", Set(json!("")), BadName, IDENTITY_NAME, "/records/0/kind"),
+        (
+            "/records/1/coordinate",
+            Set(json!([])),
+            BadMember,
+            RECORD_COORDINATE,
+            "/records/1/coordinate",
+        ),
     ];
-    check(&fixture::records_page(), cases, parse_records);
+    let page = fixture::records_page();
+    check(&page, cases, parse_records);
+    // Each fault hides those before it.
+    let mut page = page;
+    for (pointer, value, rule) in [
+        ("/records/1/value", json!(1), RECORD_VALUE),
+        ("/records/0/kind", json!("value"), VALUE_FORM),
+        ("/records/0/name", json!(""), IDENTITY_NAME),
+        ("/zz", json!(1), JSON_UNKNOWN_MEMBER),
+    ] {
+        match page.pointer_mut(pointer) {
+            Some(place) => *place = value,
+            None => page["zz"] = value,
+        }
+        let error = parse_records(&page).unwrap_err();
+        assert_eq!(error.rule_id(), Some(rule), "{error}");
+    }
 }
 
 #[test]

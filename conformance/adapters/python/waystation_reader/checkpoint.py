@@ -211,6 +211,7 @@ def _page(checkpoint, kind, number):
         if kind == "records":
             checkpoint.records[key] = entry
         elif isinstance(entry, entries.Alias):
+            entry.file = name
             checkpoint.aliases[key] = entry
         else:
             checkpoint.tensors[key] = entry

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from math import prod
 
 from . import canonical, forms, region, values
-from .forms import array, bad, elements, integer, not_said, nullable, within
+from .forms import above, array, bad, elements, integer, not_said, nullable, within
+from .refusal import Refusal
 from .registry import BITS, LIMITS, ROLES
 
 
@@ -62,12 +63,13 @@ class Tensor:
 
 @dataclass(slots=True)
 class Alias:
-    """A second name of the tensor with the key `target`."""
+    """A second name of the tensor with the key `target`. `file` is the page that it stands in, if in one."""
 
     identity: list
     key: str
     raw: dict
     target: str
+    file: str | None = None
 
 
 # --- members
@@ -80,24 +82,28 @@ def _dtype(value):
 
 
 def _native(value):
-    def path(steps):
-        elements(step)(steps)
-        if not 1 <= len(steps) <= 64:
-            raise bad(f"a path of {len(steps)} elements", "tensor.native")
+    def in_order(pairs, position):
+        above(lambda pair: pair[0], "tensor.native")(pairs, position)
+        if not 1 <= len(pairs[position][1]) <= 64:
+            raise bad(f"a path of {len(pairs[position][1])} elements", "tensor.native")
 
     def step(element):
         if not isinstance(element, str) and not forms.is_count(element):
             raise bad("expected a string or an integer of at least 0")
 
-    elements(array("[framework, path]", forms.name, path))(value)
-    if not value or not forms.ascending([framework for framework, _ in value]):
-        raise bad("frameworks are not at least one and strictly ascending", "tensor.native")
+    elements(array("[framework, path]", forms.name, elements(step)), follows=in_order)(value)
+    if not value:
+        raise bad("expected at least one framework", "tensor.native")
 
 
 def _of(value):
-    if not isinstance(value, list) or len(value) != 6:
-        raise bad("expected the six values of an identity", "alias.form")
-    forms.tensor_identity(value)
+    try:
+        forms.tensor_identity(value)
+    except Refusal as refusal:
+        # Other values than the six of an identity are a matter of this rule.
+        if refusal.rule == "json.types":
+            refusal.rule = "alias.form"
+        raise
 
 
 def _record_value(value):
@@ -106,11 +112,14 @@ def _record_value(value):
 
 
 _NUMBERS = elements(integer())
+# A chunk, whose last element may be a table index; in a page the writer comes first.
+_IN_PART = (integer(), integer(), _NUMBERS, _NUMBERS, forms.hexadecimal(8))
+_IN_PAGE = (integer(), *_IN_PART)
 _COMPONENT = not_said("main", forms.name)
 _TENSOR = {
     "axes?": elements(nullable(integer())),
     "block?": integer(1),
-    "chunks": elements(forms.anything),
+    "chunks": elements(array("a chunk", *_IN_PAGE, optional=integer())),
     "component?": _COMPONENT,
     "dtype": _dtype,
     "name": forms.name,
@@ -122,6 +131,7 @@ _TENSOR = {
     "slot?": not_said("", forms.name),
     "valid?": _NUMBERS,
 }
+_TENSOR_IN_PART = _TENSOR | {"chunks": elements(array("a chunk", *_IN_PART, optional=integer()))}
 _ALIAS = {"component?": _COMPONENT, "name": forms.name, "of": _of, "role": forms.role}
 _RECORD = {
     "coordinate?": not_said([], forms.coordinate, "record.coordinate"),
@@ -129,10 +139,6 @@ _RECORD = {
     "name": forms.name,
     "value": _record_value,
 }
-# The forms of a chunk by its length, which tells whether it has a table index.
-_BARE = (integer(), integer(), _NUMBERS, _NUMBERS, forms.hexadecimal(8))
-_IN_PART = {5: array("a chunk", *_BARE), 6: array("a chunk", *_BARE, integer())}
-_IN_PAGE = {6: array("a chunk", integer(), *_BARE), 7: array("a chunk", integer(), *_BARE, integer())}
 
 
 # --- lists of entries
@@ -142,7 +148,7 @@ def check_list(kind, raws, session, rule, first=None, writer=None):
     """What a list holds by key: tensors and aliases, or records as they stand.
 
     The list is that of a page, whose `first` key the manifest states, or that of the part of a writer. A part's tensors are not
-    whole, so they are not checked for cover; its value trees are checked, which a reader of pages need not do.
+    whole, so they are not checked for cover.
     """
     found = {}
 
@@ -150,7 +156,9 @@ def check_list(kind, raws, session, rule, first=None, writer=None):
         if kind == "records":
             entry, key = raw, record(raw, session)
         else:
-            entry = alias(raw, session) if isinstance(raw, dict) and "of" in raw else tensor(raw, session)
+            # The first member tells which it is: `chunks`, or one before it, is none of an alias's.
+            is_alias = isinstance(raw, dict) and min(raw, default=None) in ("component", "name", "of", "role")
+            entry = alias(raw, session) if is_alias else tensor(raw, session, _TENSOR if writer is None else _TENSOR_IN_PART)
             key = entry.key
         if before is None and first not in (None, key):
             raise bad("the first key is not the one that the manifest states", rule, "bad-order")
@@ -160,8 +168,6 @@ def check_list(kind, raws, session, rule, first=None, writer=None):
             chunks(entry, session, writer)
             if writer is None:
                 cover(entry)
-        elif kind == "records" and writer is not None and raw["kind"] == "value":
-            within("/value", values.record_value, raw["value"])
         found[key] = entry
         return key
 
@@ -171,9 +177,9 @@ def check_list(kind, raws, session, rule, first=None, writer=None):
     return found
 
 
-def tensor(raw, session):
-    """Checks a tensor's members and how they go together; its chunks are still to be checked."""
-    forms.members(raw, _TENSOR)
+def tensor(raw, session, table):
+    """Checks a tensor's members and how they go together; its chunks are checked for their form alone."""
+    forms.members(raw, table)
     forms.goes_with_role(raw["role"], raw.get("slot", ""), raw.get("owner", ""))
     within("/scope", forms.on_topology, raw.get("scope", []), session.topology, "identity.scope")
     shape, bits = raw["shape"], BITS[raw["dtype"]]
@@ -212,10 +218,11 @@ def alias(raw, session):
 
 def check_target(alias_entry, target):
     """Checks what an alias names: `target` is that tensor, or None where there is none."""
+    message, rule = f"the target of {alias_entry.key} has no chunks", "alias.elements"
     if target is None:
-        raise bad(f"the target of {alias_entry.key} is not a tensor of the checkpoint", "alias.target", "bad-alias")
-    if not target.chunks:
-        raise bad(f"the target of {alias_entry.key} has no chunks", "alias.elements", "bad-alias")
+        message, rule = f"the target of {alias_entry.key} is not a tensor of the checkpoint", "alias.target"
+    if target is None or not target.chunks:
+        raise bad(message, rule, "bad-alias").at(file=alias_entry.file)
 
 
 # --- chunks
@@ -246,10 +253,6 @@ def _boxes(entry):
 
 
 def _chunk(raw, entry, session, writer):
-    form = (_IN_PAGE if writer is None else _IN_PART).get(len(raw)) if isinstance(raw, list) else None
-    if form is None:
-        raise bad("not a chunk")
-    form(raw)
     writer, shard_number, offset, at, extent, crc, *index = raw if writer is None else [writer, *raw]
     if len(at) != len(entry.shape) or len(extent) != len(entry.shape):
         raise bad("another rank than the tensor", "chunk.rank", "bad-chunk")
@@ -295,7 +298,9 @@ def record_key(raw):
 
 
 def record(raw, session):
-    """Checks a record, whatever its value holds; gives its key."""
+    """Checks a record; gives its key."""
     forms.members(raw, _RECORD)
     within("/coordinate", forms.on_topology, raw.get("coordinate", []), session.topology, "record.coordinate")
+    if raw["kind"] == "value":
+        within("/value", values.record_value, raw["value"])
     return canonical.text(record_key(raw))

@@ -96,11 +96,17 @@ class File:
     def __exit__(self, *_):
         os.close(self.descriptor)
 
+    def size(self):
+        try:
+            return os.fstat(self.descriptor).st_size
+        except OSError as error:
+            raise io_refusal(error, self.name) from None
+
     def read(self, offset, size):
         """Exactly so many bytes, for which no memory is taken before the file is seen to have them."""
         pieces = []
         try:
-            if offset + size > os.fstat(self.descriptor).st_size:
+            if offset + size > self.size():
                 raise Refusal("length-mismatch", "dir.length", f"the file ends before {offset + size}", self.name)
             while size > 0:
                 piece = os.pread(self.descriptor, size, offset)

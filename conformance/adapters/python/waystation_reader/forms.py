@@ -48,25 +48,43 @@ def step(name):
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def elements(check, limit=None):
-    """A list, each element of which passes the check, of at most the number that the limit allows."""
+def elements(check, limit=None, follows=None):
+    """A list, each element of which passes the check, of at most the number that the limit allows.
+
+    `follows` is given the list and a position: it checks that element, whose form is known, against those before it.
+    """
     def checked(value):
         if not isinstance(value, list):
             raise bad("expected a list")
-        if limit is not None and len(value) > LIMITS[limit]:
-            raise bad(f"{len(value)} elements, more than {limit}", "limit.value", "limit")
         for position, element in enumerate(value):
             within(f"/{position}", check, element)
+            if follows is not None:
+                within(f"/{position}", follows, value, position)
+            if limit is not None and position >= LIMITS[limit]:
+                raise bad(f"{len(value)} elements, more than {limit}", "limit.value", "limit")
     return checked
 
 
-def array(what, *checks):
-    """A list of as many elements as there are checks, each of which passes its own."""
+def above(key=lambda element: element, rule="json.types", code="bad-member"):
+    """For `elements`: that each is strictly above the one before it, by a key."""
+    def checked(value, position):
+        if position and key(value[position - 1]) >= key(value[position]):
+            raise bad("not strictly ascending", rule, code)
+    return checked
+
+
+def array(what, *checks, optional=None):
+    """A list of as many elements as there are checks, each of which passes its own; `optional` checks one that may follow."""
     def checked(value):
-        if not isinstance(value, list) or len(value) != len(checks):
+        if not isinstance(value, list):
             raise bad(f"expected {what}")
-        for position, (check, element) in enumerate(zip(checks, value)):
-            within(f"/{position}", check, element)
+        for position, check in enumerate(checks + (optional,) * (optional is not None)):
+            if position < len(value):
+                within(f"/{position}", check, value[position])
+            elif check is not optional:
+                raise bad(f"expected {what}")
+        if len(value) > len(checks) + (optional is not None):
+            raise bad(f"expected {what}")
     return checked
 
 
@@ -95,8 +113,10 @@ def anything(_value):
 
 def integer(low=0, limit="max-integer", rule="json.types"):
     def checked(value):
-        if type(value) is not int or value < low:
-            raise bad(f"expected an integer of at least {low}", rule if type(value) is int else "json.types")
+        if not is_count(value):
+            raise bad("expected an integer of at least 0")
+        if value < low:
+            raise bad(f"expected an integer of at least {low}", rule)
         if value > LIMITS[limit]:
             raise bad(f"{value} is more than {limit}", "limit.value", "limit")
     return checked
@@ -147,7 +167,8 @@ def role(value):
 
 
 def version(value):
-    matched = _VERSION.fullmatch(value) if isinstance(value, str) else None
+    string(value)
+    matched = _VERSION.fullmatch(value)
     if not matched:
         raise bad("expected two integers below 10000 joined by a dot", "version.form")
     if matched[1] != "1":
@@ -161,22 +182,14 @@ def path(value):
         raise bad("not a logical path", "attachment.path", "bad-path")
 
 
-def ascending(keys):
-    """Strictly ascending. Strings compare by code point, which is the order of their UTF-8 bytes."""
-    return all(a < b for a, b in zip(keys, keys[1:]))
-
-
 def features(value):
     def feature(element):
-        if not isinstance(element, str) or not _FEATURE.fullmatch(element):
+        string(element)
+        if not _FEATURE.fullmatch(element):
             raise bad("not the name of a feature", "feature.form")
 
-    def feature_list(names):
-        elements(feature)(names)
-        if not ascending(names):
-            raise bad("names are not strictly ascending", "feature.form")
-
-    members(value, {"optional": feature_list, "required": feature_list})
+    names = elements(feature, follows=above(rule="feature.form"))
+    members(value, {"optional": names, "required": names})
     if set(value["optional"]) & set(value["required"]):
         raise bad("a feature is both optional and required", "feature.form")
 
@@ -185,7 +198,6 @@ def features(value):
 
 coordinate = elements(array("[axis, index]", name, integer()))
 record_key = array("[kind, name, coordinate]", name, name, coordinate)
-# In a value tree this form is all; in `of` and `first` the identity is that of a tensor.
 identity = array("[component, role, name, slot, owner, scope]", name, role, name, _name_or_empty, _name_or_empty, coordinate)
 
 

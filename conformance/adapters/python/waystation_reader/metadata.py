@@ -1,7 +1,7 @@
 """The outer objects: parts, manifests and pages (chapters 7 and 8), without their entries and records."""
 
 from . import canonical, forms
-from .forms import anything, array, bad, elements, hexadecimal, integer, members, nullable, within
+from .forms import above, anything, array, bad, elements, hexadecimal, integer, members, nullable, within
 from .refusal import Refusal
 from .registry import KNOWN_FEATURES, LIMITS
 
@@ -38,9 +38,6 @@ def manifest(value):
     within("/parts", unique_paths, [attachment["path"] for stated in value["parts"] for attachment in stated["attachments"]])
     if len(value["parts"]) != value["writers"]:
         raise bad(f"{len(value['parts'])} parts of {value['writers']} writers", "manifest.parts").at(prefix="/parts")
-    for kind in ("tensors", "records"):
-        if not forms.ascending([canonical.text(listed["first"]) for listed in value[kind]]):
-            raise bad("first keys are not strictly ascending", "manifest.firsts", "bad-order").at(prefix=f"/{kind}")
     for number, listed in enumerate(value["records"]):
         within(f"/records/{number}/first/2", forms.on_topology, listed["first"][2], value["topology"], "record.coordinate")
 
@@ -51,6 +48,7 @@ def part(value):
     if value["writer"] >= value["writers"]:
         raise bad(f"writer {value['writer']} of {value['writers']}", "part.writer").at(prefix="/writer")
     _features_named(value["extensions"], value["features"])
+    within("/attachments", unique_paths, [attachment["path"] for attachment in value["attachments"]])
 
 
 def page(value, kind, number, version):
@@ -67,14 +65,16 @@ def page(value, kind, number, version):
 
 def _block_bytes(value):
     low, high = LIMITS["block-bytes-min"], LIMITS["block-bytes-max"]
-    if not forms.is_count(value) or not low <= value <= high or value & (value - 1):
+    integer()(value)
+    if not low <= value <= high or value & (value - 1):
         raise bad(f"expected a power of two from {low} to {high}", "common.block-bytes")
 
 
 def _topology(value):
-    elements(array("[axis, size]", forms.name, integer(1, rule="common.topology")), "topology-axes")(value)
-    if len({axis for axis, _ in value}) != len(value):
-        raise bad("an axis is named twice", "common.topology")
+    def once(axes, position):
+        if any(axes[position][0] == axis for axis, _ in axes[:position]):
+            raise bad("an axis is named twice", "common.topology")
+    elements(array("[axis, size]", forms.name, integer(1, rule="common.topology")), "topology-axes", once)(value)
 
 
 def _attachment(value):
@@ -115,13 +115,14 @@ def _inventory(value):
 
 def _omitted(value):
     def entry(element):
-        reason = forms.one_of("frozen", "base", "other")
-        members(element, {"component": forms.name, "names": elements(forms.name), "reason": reason})
-        if not element["names"] or not forms.ascending(element["names"]):
-            raise bad("names are not at least one and strictly ascending", "part.omitted").at(prefix="/names")
-    elements(entry)(value)
-    if not forms.ascending([(element["component"], element["reason"]) for element in value]):
-        raise bad("entries are not strictly ascending by component and reason", "part.omitted")
+        members(element, {"component": forms.name, "names": names, "reason": forms.one_of("frozen", "base", "other")})
+
+    def names(listed):
+        elements(forms.name, follows=above(rule="part.omitted"))(listed)
+        if not listed:
+            raise bad("expected at least one name", "part.omitted")
+
+    elements(entry, follows=above(lambda element: (element["component"], element["reason"]), "part.omitted"))(value)
 
 
 def _producer(value):
@@ -133,16 +134,9 @@ def _producer(value):
 
 
 def _contents(value):
-    def counts(inner):
-        elements(array("[role, count]", forms.role, integer(1)))(inner)
-        in_order(inner)
-
-    def in_order(pairs):
-        if not forms.ascending([pair[0] for pair in pairs]):
-            raise bad("not strictly ascending")
-
-    elements(array("[component, roles]", forms.name, counts))(value)
-    in_order(value)
+    in_order = above(lambda pair: pair[0])
+    counts = elements(array("[role, count]", forms.role, integer(1, "tensors")), follows=in_order)
+    elements(array("[component, roles]", forms.name, counts), follows=in_order)(value)
 
 
 def unique_paths(paths):
@@ -193,16 +187,17 @@ def _manifest_part(value):
     members(value, _FILES | {"bytes": integer(0, "part-bytes"), "sha256": hexadecimal(64)})
 
 
-def _page_of(key):
-    def checked(value):
+def _pages_from(key):
+    """The pages of one kind, whose first keys pass the check and ascend."""
+    def page_of(value):
         members(value, {"bytes": integer(0, "page-bytes"), "first": key, "sha256": hexadecimal(64)})
-    return checked
+    return elements(page_of, follows=above(lambda listed: canonical.text(listed["first"]), "manifest.firsts", "bad-order"))
 
 
 _MANIFEST = _COMMON | {
     "contents": _contents,
     "omitted": _omitted,
     "parts": elements(_manifest_part, "writers"),
-    "records": elements(_page_of(forms.record_key)),
-    "tensors": elements(_page_of(forms.tensor_identity)),
+    "records": _pages_from(forms.record_key),
+    "tensors": _pages_from(forms.tensor_identity),
 }

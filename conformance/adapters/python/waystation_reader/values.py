@@ -76,6 +76,6 @@ _MEMBERS = {
     "list": forms.elements(_tree),
     "tuple": forms.elements(_tree),
     "map": _map,
-    "tensor": forms.identity,
+    "tensor": forms.tensor_identity,
     "type": forms.array("[name, value]", forms.string, _tree),
 }

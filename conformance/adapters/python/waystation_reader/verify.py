@@ -55,7 +55,7 @@ class _Verifier:
                 data.append((shard_name(stated["class"], writer, part["inc"], position), writer, position))
         for name, writer, position in sorted(data):
             here = placed.get((writer, position), [])
-            self.attempt(name, self.shard, name, here, *layouts.get((writer, position), (None, None)))
+            self.attempt(name, self.shard, name, here, layouts.get((writer, position)), *self.stated(writer, position))
 
     def attempt(self, name, check, *arguments):
         """Runs the check of a file that is there, and reports what it refuses."""
@@ -97,7 +97,7 @@ class _Verifier:
         return placed
 
     def layouts(self, placed):
-        """(writer, shard) -> the layout that its part gives, if it is the right one, and the table that the part states."""
+        """(writer, shard) -> the layout that its part gives, if it is the right one."""
         layouts = {}
         for writer, part in enumerate(self.parts):
             for position, stated in enumerate(part.value["shards"] if part else ()):
@@ -105,8 +105,14 @@ class _Verifier:
                 layout = attempt(self.report, shard.check, stated, pairs, part.value["block_bytes"],
                                  file=part.file, prefix=f"/shards/{position}")
                 if layout is not None:
-                    layouts[writer, position] = layout, stated["crc_table"]
+                    layouts[writer, position] = layout
         return layouts
+
+    def stated(self, writer, position):
+        """What is stated of a shard, and B: by its part, or where that is lost or has no such shard by the manifest."""
+        part = self.parts[writer]
+        said = part.value if part and position < len(part.value["shards"]) else self.manifest["parts"][writer]
+        return said["shards"][position], (part.value if part else self.manifest)["block_bytes"]
 
     # derive
 
@@ -137,11 +143,13 @@ class _Verifier:
         if self.directory.sha256(name) != stated["sha256"]:
             raise Refusal("digest-mismatch", "attachment.digest", f"not the SHA-256 stated for {stated['path']}")
 
-    def shard(self, name, placed, layout, table):
+    def shard(self, name, placed, layout, stated, block_bytes):
         """Reports by offset what is wrong in a shard; without a layout only its chunks can be checked."""
         found = []
         with self.directory.open(name) as file:
             try:
+                if file.size() != stated["bytes"]:
+                    raise Refusal("length-mismatch", "dir.length", f"{file.size()} bytes, its part states {stated['bytes']}")
                 if layout is not None:
                     header = file.read(0, len(layout.header))
                     if header != layout.header:
@@ -150,9 +158,9 @@ class _Verifier:
                     found += self.pads(file, layout.pads)
                 blocks = []
                 for tensor, chunk in placed:
-                    blocks += self.chunk(file, tensor, chunk, found)
-                if table is not None:
-                    found += self.table(file, table, blocks)
+                    blocks += self.chunk(file, tensor, chunk, block_bytes, found)
+                if stated["crc_table"] is not None:
+                    found += self.table(file, stated["crc_table"], blocks)
             except Refusal as refusal:
                 found.append(refusal)
         for refusal in sorted(found, key=lambda refusal: refusal.offset or 0):
@@ -166,9 +174,9 @@ class _Verifier:
                 offset = begin + len(data) - len(data.lstrip(b"\0"))
                 yield Refusal("nonzero-pad", "shard.pads", "a pad is not zero", offset=offset)
 
-    def chunk(self, file, tensor, chunk, found):
-        """Checks a chunk; gives [(offset, CRC, whether the chunk is sound)] of its blocks where it is longer than B."""
-        size = self.manifest["block_bytes"]
+    @staticmethod
+    def chunk(file, tensor, chunk, size, found):
+        """Checks a chunk; gives [(table index, offset, CRC)] of its blocks where it is sound and longer than B."""
         blocks, total, last = [], 0, b""
         for offset in range(0, chunk.length, size):
             last = file.read(chunk.offset + offset, min(size, chunk.length - offset))
@@ -181,15 +189,18 @@ class _Verifier:
         if unused and last[-1] >> (8 - unused):
             found.append(Refusal("nonzero-pad", "tensor.unused-bits", f"chunk {chunk.at} of {tensor.key}",
                                  offset=chunk.offset + chunk.length - 1))
-        return [(offset, crc, sound) for offset, crc in blocks] if chunk.length > size else []
+        if not sound or chunk.index is None:
+            return []
+        return [(chunk.index + number, *block) for number, block in enumerate(blocks)]
 
     @staticmethod
     def table(file, stated, blocks):
         data = file.read(stated["offset"], 4 * stated["count"])
         if crc32c.crc32c(data) != int(stated["crc32c"], 16):
             yield Refusal("crc-table-mismatch", "integrity.table", "not the CRC stated for the table", offset=stated["offset"])
-        for number, (offset, crc, sound) in enumerate(blocks):
-            if sound and int.from_bytes(data[4 * number:4 * number + 4], "little") != crc:
+            return
+        for number, offset, crc in blocks:
+            if int.from_bytes(data[4 * number:4 * number + 4], "little") != crc:
                 yield Refusal("crc-table-mismatch", "integrity.blocks", f"not the CRC of the block at {offset}",
                               offset=stated["offset"] + 4 * number)
                 return
