@@ -259,6 +259,19 @@ fn what_is_not_derived_is_found() {
 }
 
 #[test]
+fn a_wrong_length_of_a_page_is_wrong_in_the_manifest_alone() {
+    let mut files = small().files();
+    reseal(&mut files, |manifest| manifest.tensors[0].bytes += 1);
+    let report = report(&files);
+    let found: Vec<_> =
+        report.findings.iter().map(|e| (e.code(), e.location().file.as_deref().unwrap())).collect();
+    assert_eq!(
+        found,
+        [(Code::LengthMismatch, "tensors-00000.json"), (Code::DeriveMismatch, names::MANIFEST)]
+    );
+}
+
+#[test]
 fn layouts_are_rebuilt() {
     let mut making = Making::new(1).whole(Identity::param("a"), Dtype::U8, &[300], 0).whole(
         adam("a"),

@@ -69,7 +69,8 @@ impl Check<'_> {
     }
 
     fn compare_page(&self, name: &str, page: &PageRef, expected: &[u8]) -> Result<()> {
-        if page.bytes == len(expected) && page.sha256 == Digest::of(expected) {
+        // A wrong length beside the right digest is wrong in the manifest alone.
+        if page.sha256 == Digest::of(expected) {
             return Ok(());
         }
         let raw = read_stated(
