@@ -12,6 +12,9 @@ use waystation_store::{Kind, Store};
 use crate::complete::{Directory, Root, check_not_deleted, complete, read_file};
 use crate::options::Budget;
 
+/// Times that a run without a checkpoint is looked at while it changes.
+const LOOKS: usize = 100;
+
 /// Longest reason in a `rejected` marker.
 const REASON_BYTES: u64 = 4096;
 
@@ -134,18 +137,34 @@ pub fn list(run: &Arc<dyn Store>) -> Result<Vec<Listed>> {
 /// would come before the answer.
 pub fn latest(run: &Arc<dyn Store>) -> Result<Latest> {
     let mut skipped = Vec::new();
-    for Candidate { name, step, attempt } in candidates(&**run)? {
-        match resumable(&**run, &name) {
-            Ok(None) => {}
-            Ok(Some((store, root))) => {
-                let digest = root.digest;
-                return Ok(Latest { name, store, step, attempt, digest, skipped });
-            }
-            Err(e) if matches!(e.class(), Class::Io | Class::Unsupported) => {
-                return Err(beneath(e, &name));
-            }
-            Err(e) => skipped.push((name, e)),
+    let mut before = None;
+    for _ in 0..LOOKS {
+        skipped.clear();
+        let mut seen = Vec::new();
+        for Candidate { name, step, attempt } in candidates(&**run)? {
+            let code = match resumable(&**run, &name) {
+                Ok(None) => None,
+                Ok(Some((store, root))) => {
+                    let digest = root.digest;
+                    return Ok(Latest { name, store, step, attempt, digest, skipped });
+                }
+                Err(e) if matches!(e.class(), Class::Io | Class::Unsupported) => {
+                    return Err(beneath(e, &name));
+                }
+                Err(e) => {
+                    let code = e.code();
+                    skipped.push((name.clone(), e));
+                    Some(code)
+                }
+            };
+            seen.push((name, code));
         }
+        // A keeper removes an old one once there is a newer one, which may have come after the run
+        // was listed: "none" is the answer only of a run that stays as it is.
+        if before.as_ref() == Some(&seen) {
+            break;
+        }
+        before = Some(seen);
     }
     let mut message = String::from("expected a complete checkpoint in the run, found none");
     for (name, why) in &skipped {

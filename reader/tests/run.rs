@@ -183,3 +183,24 @@ fn an_error_of_the_system_is_not_absence() {
     failing.fail_always(Op::List, Errno::ACCESS);
     assert_eq!(run::latest(&store).unwrap_err().code(), Code::IoDenied);
 }
+
+/// The newer one is complete and the older one gone, but not yet when the run was listed.
+#[test]
+fn a_keeper_at_work_leaves_no_moment_without_a_checkpoint() {
+    let memory = MemoryFs::new();
+    let failing = Arc::new(FailingFs::new(memory.clone()));
+    let run: Arc<dyn Store> =
+        Arc::new(DirStore::open(Arc::clone(&failing), Path::new("/")).unwrap());
+    let old = add(&*run, &making(1, 1, 0), |_| {});
+    let new = making(2, 1, 0);
+    let files = new.files();
+    let name = add(&*run, &new, |files| drop(files.remove(names::COMMIT)));
+    let commit = files[names::COMMIT].clone();
+    let (to, new) = (memory, name.clone());
+    // The first directory opened is the newer one, the second the older one.
+    failing.before(Op::OpenDir, 2, move || {
+        to.set(format!("{new}/{}", names::COMMIT), commit).unwrap();
+        to.set(format!("{old}/{}", names::DELETED), Vec::new()).unwrap();
+    });
+    assert_eq!(run::latest(&run).unwrap().name, name);
+}

@@ -93,14 +93,16 @@ pub fn commit(
     // The commit file must never outlive what it stands for.
     attempt.sync()?;
     fence(options, timeline)?;
-    put_commit(attempt, options.run.as_ref(), &root.digest)
+    put_commit(attempt, options.run.as_ref(), &root.digest, &first.file_name())
 }
 
-/// Puts the commit file and makes it durable; everything that it stands for is.
+/// Puts the commit file and makes it durable; everything that it stands for is. `part` is one of
+/// the parts' names.
 pub(crate) fn put_commit(
     attempt: &Arc<dyn Store>,
     run: Option<&Arc<dyn Store>>,
     digest: &Digest,
+    part: &str,
 ) -> Result<Committed> {
     let already = !put::put_checked(attempt, names::COMMIT, &commit_file::encode(digest))?;
     attempt.sync()?;
@@ -108,8 +110,9 @@ pub(crate) fn put_commit(
         run.sync()?;
     }
     // A keeper that took the attempt for abandoned looks for the commit file after it put its
-    // marker, so one of the two sees the other.
-    if attempt.stat(names::DELETED)?.is_some() {
+    // marker, so one of the two sees the other. One that is done has removed the marker last, and
+    // all parts before.
+    if attempt.stat(names::DELETED)?.is_some() || attempt.stat(part)?.is_none() {
         return Err(marks::deleted());
     }
     Ok(Committed { digest: *digest, already })

@@ -23,6 +23,10 @@ pub struct GcPolicy {
     /// Uncommitted attempts in which nothing has changed for so long are removed, too. Without it
     /// only those are of a timeline below that of the latest checkpoint.
     pub uncommitted_older_than: Option<Duration>,
+    /// A removal that somebody began is gone on with when its marker is older than this. A keeper
+    /// takes moments after its marker to see whether it has to think better of it; until then
+    /// another would remove what it spares.
+    pub begun_older_than: Duration,
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
 }
@@ -31,7 +35,13 @@ impl GcPolicy {
     /// Keeps the last `keep_last` checkpoints.
     #[must_use]
     pub fn keep_last(keep_last: usize) -> Self {
-        Self { keep_last, keep_every: None, uncommitted_older_than: None, dry_run: false }
+        Self {
+            keep_last,
+            keep_every: None,
+            uncommitted_older_than: None,
+            begun_older_than: Duration::from_secs(60),
+            dry_run: false,
+        }
     }
 }
 
@@ -92,6 +102,8 @@ pub enum Why {
     Damaged,
     /// Kept: it could not be read, or needs a newer reader.
     Unknown,
+    /// Kept by this keeper: another began to remove it a moment ago, and goes on.
+    Elsewhere,
     /// Removed: newer checkpoints are kept.
     Older,
     /// Removed: it was rejected.
@@ -172,6 +184,9 @@ pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
             let message = "expected an attempt that no job can be writing";
             return kept(message, rule::GC_UNCOMMITTED);
         }
+        Why::Elsewhere => {
+            return kept("expected to be the only keeper, found another at work", rule::GC_ORDER);
+        }
         Why::NothingBetter => {
             let message = "expected a checkpoint that is not rejected in the run, found none";
             return kept(message, rule::GC_KEPT);
@@ -195,6 +210,9 @@ pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
             let message = "expected an attempt without a commit file, found one just committed";
             kept(message, rule::GC_UNCOMMITTED)
         }
+        Outcome::Spared(Why::Elsewhere) => {
+            kept("expected to be the only keeper, found another at work", rule::GC_ORDER)
+        }
         Outcome::Spared(_) => kept("expected no pin, found one", rule::RUN_PIN),
         Outcome::Done(Fate::Left { subdirectory }) => {
             let message = format!("expected only files, found the directory {subdirectory}");
@@ -217,7 +235,7 @@ fn judge(run: &Arc<dyn Store>, listed: &[Listed], policy: &GcPolicy) -> Result<V
         .iter()
         .map(|attempt| {
             Ok(match &attempt.state {
-                State::Deleted => Why::Begun,
+                State::Deleted => begun(run, attempt, policy)?,
                 _ if !attempt.marks.pins.is_empty() => Why::Pinned,
                 State::Complete { .. } if attempt.marks.rejected.is_some() => match latest {
                     Some(_) => Why::Rejected,
@@ -250,6 +268,15 @@ fn is_complete(attempt: &Listed) -> bool {
 /// The order of `latest`.
 fn rank(attempt: &Listed) -> (u32, u64, Attempt) {
     (attempt.attempt.timeline, attempt.step, attempt.attempt)
+}
+
+fn begun(run: &Arc<dyn Store>, attempt: &Listed, policy: &GcPolicy) -> Result<Why> {
+    let Some(directory) = run.dir(&attempt.name)? else { return Ok(Why::Begun) };
+    let marker = directory.stat(names::DELETED)?.and_then(|stat| stat.modified);
+    // Without a time there is nothing to wait for.
+    let Some(marker) = marker else { return Ok(Why::Begun) };
+    let age = SystemTime::now().duration_since(marker).unwrap_or_default();
+    Ok(if age >= policy.begun_older_than { Why::Begun } else { Why::Elsewhere })
 }
 
 fn uncommitted(
@@ -299,21 +326,29 @@ enum Outcome {
 fn remove(run: &Arc<dyn Store>, attempt: &Listed) -> Result<Outcome> {
     let name = &attempt.name;
     let Some(victim) = run.dir(name)? else { return Ok(Outcome::Done(Fate::Removed)) };
-    mark(&victim)?;
+    // A marker hides the checkpoint even when it is taken back, so it is put only with good reason.
+    if !matches!(attempt.state, State::Deleted)
+        && let Some(why) = spared(&victim, attempt)?
+    {
+        return Ok(Outcome::Spared(why));
+    }
+    let ours = match mark(&victim) {
+        // Another keeper has finished meanwhile.
+        Err(_) if run.stat(name)?.is_none() => return Ok(Outcome::Done(Fate::Removed)),
+        marked => marked?,
+    };
+    // Two keepers under one marker could not tell whose it is when one of them thinks better of it.
+    if !ours && !matches!(attempt.state, State::Deleted) {
+        return Ok(Outcome::Spared(Why::Elsewhere));
+    }
     victim.sync()?;
     // Whoever commits or pins looks for the marker afterwards, so one of the two sees the other.
-    // Without a commit file there is nothing to keep any more.
-    if victim.stat(names::COMMIT)?.is_some() {
-        let spared = if matches!(attempt.state, State::Uncommitted) {
-            Some(Why::Committed)
-        } else {
-            is_pinned(&victim)?.then_some(Why::Pinned)
-        };
-        if let Some(why) = spared {
+    if let Some(why) = spared(&victim, attempt)? {
+        if ours {
             victim.remove(names::DELETED)?;
             victim.sync()?;
-            return Ok(Outcome::Spared(why));
         }
+        return Ok(Outcome::Spared(why));
     }
     victim.remove(names::COMMIT)?;
     victim.sync()?;
@@ -330,17 +365,33 @@ fn remove(run: &Arc<dyn Store>, attempt: &Listed) -> Result<Outcome> {
     }
     victim.remove(names::DELETED)?;
     match run.remove_dir(name) {
-        Err(e) if e.code() != Code::NotFound => Err(e),
+        // Something came in since it was listed: marked again, so that the next keeper goes on.
+        Err(e) if e.code() != Code::NotFound => {
+            let _ = mark(&victim);
+            Err(e)
+        }
         // Another keeper may have been at it, too.
         _ => Ok(Outcome::Done(Fate::Removed)),
     }
 }
 
-/// Puts the `deleted` marker, unless it is there.
-fn mark(victim: &Arc<dyn Store>) -> Result<()> {
+/// Why an attempt stays after all: it was committed or pinned since the run was listed.
+fn spared(victim: &Arc<dyn Store>, attempt: &Listed) -> Result<Option<Why>> {
+    // Without a commit file there is nothing to keep any more.
+    if victim.stat(names::COMMIT)?.is_none() {
+        return Ok(None);
+    }
+    if matches!(attempt.state, State::Uncommitted) {
+        return Ok(Some(Why::Committed));
+    }
+    Ok(is_pinned(victim)?.then_some(Why::Pinned))
+}
+
+/// Puts the `deleted` marker; false when it is there already.
+fn mark(victim: &Arc<dyn Store>) -> Result<bool> {
     match victim.create(names::DELETED, None) {
-        Ok(marker) => marker.finish(),
-        Err(e) if e.code() == Code::Exists => Ok(()),
+        Ok(marker) => marker.finish().map(|()| true),
+        Err(e) if e.code() == Code::Exists => Ok(false),
         Err(e) => Err(e),
     }
 }

@@ -70,7 +70,8 @@ pub fn salvage(
     }
     root.put(attempt)?;
     attempt.sync()?;
-    commit::put_commit(attempt, options.run.as_ref(), &root.digest)
+    let part = parts.first().map(Part::file_name).unwrap_or_default();
+    commit::put_commit(attempt, options.run.as_ref(), &root.digest, &part)
 }
 
 /// Two parts of one writer cannot both be meant, and nothing says which is.

@@ -206,6 +206,7 @@ fn whatever_call_fails_the_next_keeper_goes_on() {
             assert_eq!(latest(&run).unwrap().name, kept);
             let mut policy = GcPolicy::keep_last(1);
             policy.uncommitted_older_than = Some(Duration::ZERO);
+            policy.begun_older_than = Duration::ZERO;
             std::thread::sleep(Duration::from_millis(20));
             assert!(!failed(&gc(&run, &policy).unwrap()));
             assert_eq!(names_in(&run), [kept], "{op:?} {nth}");
@@ -353,6 +354,63 @@ fn what_was_committed_meanwhile_is_kept() {
             assert_eq!(latest(&run).unwrap().name, name);
         }
     }
+}
+
+/// Two keepers at once: one marks between the other's look and its marker.
+#[test]
+fn of_two_keepers_one_goes_on() {
+    let (fs, memory, run) = failing_run();
+    let plan = plan(&run, 1);
+    let victim = checkpoint(&run, &plan, 1);
+    checkpoint(&run, &plan, 2);
+    let marker = format!("{victim}/deleted");
+    fs.before(Op::Create, 1, move || memory.set(marker, Vec::new()).unwrap());
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert!(matches!(report.items[0].fate, Fate::Kept));
+    assert_eq!(report.items[0].why, Why::Elsewhere);
+    assert!(run.dir(&victim).unwrap().unwrap().stat(names::COMMIT).unwrap().is_some());
+    // The other died there: whoever comes when that is sure finishes.
+    let mut policy = GcPolicy::keep_last(1);
+    assert_eq!(whys(&gc(&run, &policy).unwrap())[&victim], Why::Elsewhere);
+    assert_eq!(delete(&run, &victim).unwrap_err().code(), Code::Kept);
+    policy.begun_older_than = Duration::ZERO;
+    assert_eq!(whys(&gc(&run, &policy).unwrap())[&victim], Why::Begun);
+    assert_eq!(names_in(&run).len(), 1);
+}
+
+/// What comes in while a directory is emptied does not stay for ever.
+#[test]
+fn a_directory_that_fills_again_stays_marked() {
+    let (fs, memory, run) = failing_run();
+    let plan = plan(&run, 1);
+    let victim = checkpoint(&run, &plan, 1);
+    checkpoint(&run, &plan, 2);
+    let late = format!("{victim}/late");
+    fs.before(Op::RemoveDir, 1, move || memory.set(late, Vec::new()).unwrap());
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    assert!(matches!(report.items[0].fate, Fate::Failed(_)));
+    let mut policy = GcPolicy::keep_last(1);
+    policy.begun_older_than = Duration::ZERO;
+    assert_eq!(whys(&gc(&run, &policy).unwrap())[&victim], Why::Begun);
+    assert_eq!(names_in(&run).len(), 1);
+}
+
+/// A keeper does all its work between a committer's last file and its look for the marker.
+#[test]
+fn a_commit_into_a_directory_that_was_emptied_is_no_success() {
+    let (failing, memory, run) = failing_run();
+    let (name, attempt) = write_parts(&run, &plan(&run, 1), 9, &small()).unwrap();
+    let keeper = memory.store().dir(&name).unwrap().unwrap();
+    // The first makes the manifest last, the second the commit file, which came after the listing.
+    failing.before(Op::SyncDir, 2, move || {
+        for listed in keeper.list().unwrap() {
+            if listed.name != names::COMMIT {
+                keeper.remove(&listed.name).unwrap();
+            }
+        }
+    });
+    let options = CommitOptions::in_run(run, name);
+    assert_eq!(commit(&attempt, &options, &NoProgress).unwrap_err().code(), Code::Deleted);
 }
 
 /// A keeper begins between a committer's look and its commit file.

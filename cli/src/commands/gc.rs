@@ -53,6 +53,7 @@ fn why(why: Why) -> &'static str {
         Why::NothingBetter => "is rejected, and there is nothing better",
         Why::Pinned => "is pinned",
         Why::Writing => "may still be written",
+        Why::Elsewhere => "is being removed by another keeper",
         Why::Committed => "was committed a moment ago",
         Why::Damaged => "is damaged; look at it with verify",
         Why::Older => "is older than those kept",
