@@ -125,6 +125,7 @@ fn select(checkpoint: &Checkpoint, args: &Export) -> Result<Selection> {
         args.role.iter().map(parse).collect::<Result<_>>()?
     };
     let mut selection = Selection::default();
+    let mut aliases = Vec::new();
     for entry in checkpoint.entries() {
         let entry: Arc<Entry> = entry?;
         let identity = match &*entry {
@@ -140,6 +141,14 @@ fn select(checkpoint: &Checkpoint, args: &Export) -> Result<Selection> {
             selection.tied.insert(key_of(&identity), key_of(&alias.of));
             continue;
         }
+        match &*entry {
+            Entry::Alias(alias) => aliases.push((alias.of.key(), entry, identity)),
+            Entry::Tensor(_) => selection.items.push(item(checkpoint, &entry, identity)?),
+        }
+    }
+    // By target, so that a page of targets is read once, whatever aliases name.
+    aliases.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    for (_, entry, identity) in aliases {
         selection.items.push(item(checkpoint, &entry, identity)?);
     }
     selection.items.sort_by(|a, b| a.key.cmp(&b.key));
