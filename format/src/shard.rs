@@ -19,7 +19,7 @@ use crate::{Code, Dtype, Error, Result, arith, limits, rule};
 
 mod rebuild;
 
-pub use rebuild::{layouts_of, slot_of};
+pub use rebuild::{each_layout_of, layouts_of, slot_of};
 
 /// Begins the key of a chunk that does not stand under its tensor's name.
 pub const CHUNK_KEY: &str = "__ws__:";

@@ -291,6 +291,18 @@ fn layouts_are_rebuilt() {
 }
 
 #[test]
+fn a_wrong_layout_hides_nothing_of_the_other_shards() {
+    let making = Making::new(1).whole(Identity::param("a"), Dtype::U8, &[300], 0);
+    let mut files = making.whole(adam("a"), Dtype::U8, &[300], 0).files();
+    resealed_part(&mut files, |text| text.replacen("[[0,4096,", "[[0,4352,", 1));
+    let other = name_of(&files, "state-");
+    files.get_mut(&other).unwrap()[20] ^= 1;
+    let found = report(&files).findings;
+    let found: Vec<_> = found.iter().map(|e| (e.code(), e.location().file.as_deref())).collect();
+    assert!(found.contains(&(Code::HeaderMismatch, Some(other.as_str()))), "{found:?}");
+}
+
+#[test]
 fn other_files_are_notes() {
     let mut files = small().files();
     files.insert("README".to_owned(), vec![]);

@@ -61,6 +61,14 @@ fn chunk_key(tensor: &Tensor, region: &Region) -> String {
 /// [`Code::LayoutMismatch`] when the part states other than the layout function gives, or a shard
 /// has no chunk; [`Code::Limit`] when a header is too long; and those of the part's entries.
 pub fn layouts_of(part: &Part) -> Result<Vec<Layout>> {
+    each_layout_of(part)?.into_iter().collect()
+}
+
+/// As [`layouts_of`], but one shard's breach does not hide the layouts of others.
+///
+/// # Errors
+/// Those of the part's entries; what a shard breaks stands in its place.
+pub fn each_layout_of(part: &Part) -> Result<Vec<Result<Layout>>> {
     let mut shards: Vec<Vec<Placed>> = part.shards.iter().map(|_| Vec::new()).collect();
     for (entry_number, entry) in part.entries().enumerate() {
         let Entry::Tensor(tensor) = entry? else { continue };
@@ -82,7 +90,8 @@ pub fn layouts_of(part: &Part) -> Result<Vec<Layout>> {
         }
     }
     let laid_out = shards.into_iter().zip(&part.shards).enumerate();
-    laid_out.map(|(number, (chunks, stated))| check_shard(chunks, stated, part, number)).collect()
+    let check = |(number, (chunks, stated))| check_shard(chunks, stated, part, number);
+    Ok(laid_out.map(check).collect())
 }
 
 /// A chunk as a part states it.

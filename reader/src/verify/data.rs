@@ -67,7 +67,7 @@ pub(super) fn check(check: &Check<'_>, data: &Data<'_>, found: &mut Vec<Error>) 
         if !check.is_good(&name) {
             continue;
         }
-        let layout = usize::try_from(position).ok().and_then(|at| data.layouts.get(at));
+        let layout = usize::try_from(position).ok().and_then(|at| data.layouts.get(at)?.as_ref());
         match open(check, data, name.clone(), entry, layout, chunks, found) {
             Ok(shard) => shards.push(shard),
             Err(e) => found.push(e.in_file(name)),

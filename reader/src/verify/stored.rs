@@ -8,7 +8,7 @@ use std::sync::Arc;
 use waystation_format::entry::{Entry, Tensor};
 use waystation_format::manifest::Manifest;
 use waystation_format::part::{Part, ShardEntry};
-use waystation_format::shard::{Layout, layouts_of};
+use waystation_format::shard::{Layout, each_layout_of};
 use waystation_format::{Error, Incarnation, names};
 
 use super::Check;
@@ -35,17 +35,22 @@ pub(super) struct Data<'a> {
     pub(super) inc: Incarnation,
     pub(super) shards: &'a [ShardEntry],
     pub(super) block_bytes: u64,
-    /// Of each shard; none where the layout is not to be trusted.
-    pub(super) layouts: Vec<Layout>,
+    /// Of each shard, `None` where it is not as stated; nothing where none can be known.
+    pub(super) layouts: Vec<Option<Layout>>,
     pub(super) stored: Shards,
 }
 
 impl<'a> Data<'a> {
-    /// By a part; with the breach of its layout, if there is one.
-    pub(super) fn of_part(part: &'a Part) -> (Self, Option<Error>) {
-        let (layouts, broken) = match layouts_of(part) {
-            Ok(layouts) => (layouts, None),
-            Err(e) => (Vec::new(), Some(e.in_file(part.file_name()))),
+    /// By a part; with the breaches of its shards' layouts.
+    pub(super) fn of_part(part: &'a Part) -> (Self, Vec<Error>) {
+        let mut broken = Vec::new();
+        let mut keep = |e: Error| broken.push(e.in_file(part.file_name()));
+        let layouts = match each_layout_of(part) {
+            Ok(each) => each.into_iter().map(|layout| layout.map_err(&mut keep).ok()).collect(),
+            Err(e) => {
+                keep(e);
+                Vec::new()
+            }
         };
         let mut writers = HashMap::from([(part.writer, empty(&part.shards))]);
         for entry in part.entries() {

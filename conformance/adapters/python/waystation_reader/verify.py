@@ -72,11 +72,11 @@ class _Verifier:
         value = canonical.parse(data)
         metadata.preamble(value, "part")
         metadata.part(value)
-        if value["writer"] != writer:
-            raise bad(f"writer {value['writer']} under the name of writer {writer}", "part.name", "bad-format").at(prefix="/writer")
-        session = entries.Session.of_part(value)
-        found = entries.check_list("entries", value["entries"], session, "part.entries", writer=writer)
-        records = entries.check_list("records", value["records"], session, "part.records", writer=writer)
+        session, own = entries.Session.of_part(value), value["writer"]
+        found = entries.check_list("entries", value["entries"], session, "part.entries", writer=own)
+        records = entries.check_list("records", value["records"], session, "part.records", writer=own)
+        if own != writer:
+            raise bad(f"writer {own} under the name of writer {writer}", "part.name", "bad-format").at(prefix="/writer")
         return Part(name, len(data), stated["sha256"], value, list(found.values()), records)
 
     # layout
