@@ -86,7 +86,7 @@ pub(super) fn make(target: &Target, settings: Settings) -> Result<NewCheckpoint>
         });
     }
     let path = target.run.clone().unwrap_or_default();
-    let run = waystation_store::open_or_make_path(&path)?;
+    let run = open_or_make(&path)?;
     let plan = plan(&run, &settings)?;
     let (name, store) = make_attempt(&run, &plan, settings.step, 0)?;
     Ok(NewCheckpoint {
@@ -130,4 +130,22 @@ fn plan(run: &Arc<dyn Store>, settings: &Settings) -> Result<SessionPlan> {
         plan.block_bytes = block_bytes;
     }
     Ok(plan)
+}
+
+/// A run is made when it is not there yet: the first save of a job should need no preparation.
+pub(super) fn open_or_make(path: &Path) -> Result<Arc<dyn Store>> {
+    match waystation_store::open_path(path) {
+        Err(e) if e.code() == Code::NotFound => {
+            let (parent, name) = parent_and_name(path)?;
+            match waystation_store::make_durable(&*parent, &name) {
+                // Another process may have made it meanwhile, and not yet made it last.
+                Err(e) if e.code() == Code::Exists => {
+                    parent.sync()?;
+                    waystation_store::open_path(path)
+                }
+                other => other,
+            }
+        }
+        other => other,
+    }
 }
