@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Salvage(Salvage),
     Reject(Reject),
     Pin(Pin),
-    Unpin(Pin),
+    Unpin(Unpin),
     Bench(Bench),
 }
 
@@ -83,8 +83,8 @@ pub(crate) struct Import {
     pub(crate) source: PathBuf,
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The step to give the checkpoint.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// The step to give the checkpoint, of at most twelve digits.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=999_999_999_999))]
     pub(crate) step: u64,
     /// How many writers to split the data over.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -104,6 +104,7 @@ Examples:
   waystation inspect ckpt
   waystation inspect ckpt --tensors --json | jq '.tensors[].name'")]
 pub(crate) struct Inspect {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// List every tensor and alias.
@@ -123,6 +124,7 @@ Examples:
   waystation verify ckpt
   waystation verify ckpt --quick      # metadata and lengths, no tensor data")]
 pub(crate) struct Verify {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// Leave tensor data and attachments unread.
@@ -150,6 +152,7 @@ Examples:
   waystation cat ckpt embeddings.weight --region 0:2,:8
   waystation cat ckpt model.w --role optimizer --slot adam.m --format npy -o m.npy")]
 pub(crate) struct Cat {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// The tensor's name, or its whole identity key (canonical JSON).
@@ -189,6 +192,7 @@ Examples:
   waystation export ckpt --out hf-model
   waystation export ckpt --out weights --format safetensors --role param --role buffer")]
 pub(crate) struct Export {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// The directory to make; it must not exist.
@@ -212,6 +216,7 @@ Records, aliases and attachments are kept. Every byte read is verified.
 Example:
   waystation reshard ckpt --out ckpt-3 --writers 3")]
 pub(crate) struct Reshard {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     #[command(flatten)]
@@ -226,6 +231,7 @@ pub(crate) struct Reshard {
     after_help = "Example:\n  waystation copy runs/a/step-000000001000-0000000390ab12cd /backup/step-1000"
 )]
 pub(crate) struct Copy {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// The directory to make; it must not exist.
@@ -237,24 +243,38 @@ pub(crate) struct Copy {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  waystation diff ckpt ckpt-3")]
 pub(crate) struct Diff {
+    /// A checkpoint.
     #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
+    /// Another.
     #[arg(value_name = "B")]
     pub(crate) b: PathBuf,
 }
 
 /// List the attempts of a run and what state each is in.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation list runs/minilm")]
+#[command(after_help = "\
+Ordered by step. The latest is marked: that of the newest timeline, which is the newest job's, and in it the greatest
+step; so a job that went back to an earlier step is not beaten by what it left behind.
+
+Example:
+  waystation list runs/minilm")]
 pub(crate) struct List {
+    /// A run: the directory that its checkpoints stand in.
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
 }
 
 /// Print the path of the checkpoint to resume from. Exit 1 when there is none.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation latest runs/minilm --verify")]
+#[command(after_help = "\
+The newest job's checkpoint of the greatest step that is complete (every file there, of its length) and not rejected.
+Its bytes are checked only with --verify; if they are damaged, `reject` it and ask again.
+
+Example:
+  waystation latest runs/minilm --verify")]
 pub(crate) struct Latest {
+    /// A run: the directory that its checkpoints stand in.
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// Verify every byte of it first.
@@ -265,10 +285,15 @@ pub(crate) struct Latest {
 /// Delete old checkpoints of a run. Never the latest, never a pinned one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Newest is as in `latest`: timeline before step. Rejected checkpoints are removed, unless there is nothing better;
+damaged ones are left for people to look at. An attempt without a commit file is removed once a newer timeline has
+committed, or when it is old enough for --uncommitted-older-than: until then a job may still be writing it.
+
 Examples:
   waystation gc runs/minilm --keep-last 3 --dry-run
   waystation gc runs/minilm --keep-last 3 --keep-every 10000")]
 pub(crate) struct Gc {
+    /// A run: the directory that its checkpoints stand in.
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
     /// Keep this many of the newest complete checkpoints.
@@ -291,6 +316,7 @@ pub(crate) struct Gc {
     after_help = "Example:\n  waystation commit runs/minilm/step-000000001000-0000000390ab12cd --deadline 600"
 )]
 pub(crate) struct Commit {
+    /// An attempt: a directory that writers wrote into.
     #[arg(value_name = "DIR")]
     pub(crate) attempt: PathBuf,
     /// Wait this many seconds for missing writers.
@@ -304,6 +330,7 @@ pub(crate) struct Commit {
     after_help = "Example:\n  waystation salvage runs/minilm/step-000000001000-0000000390ab12cd"
 )]
 pub(crate) struct Salvage {
+    /// An attempt: a directory that writers wrote into.
     #[arg(value_name = "DIR")]
     pub(crate) attempt: PathBuf,
     /// Remove a commit file, manifest or page that differs from what the parts say.
@@ -317,6 +344,7 @@ pub(crate) struct Salvage {
     after_help = "Example:\n  waystation reject runs/a/step-000000002000-0000000390ab12cd --reason 'loss spike'"
 )]
 pub(crate) struct Reject {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// Why, for whoever meets the marker.
@@ -324,13 +352,30 @@ pub(crate) struct Reject {
     pub(crate) reason: String,
 }
 
-/// Protect a checkpoint from `gc` under a name, or lift that protection.
+/// Protect a checkpoint from `gc`, under a name. It may have several pins.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  waystation pin CKPT paper\n  waystation unpin CKPT paper")]
+#[command(
+    after_help = "Example:\n  waystation pin runs/a/step-000000002000-0000000390ab12cd paper"
+)]
 pub(crate) struct Pin {
+    /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// 1 to 64 of A-Z a-z 0-9 . _ -
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+/// Take a pin away again.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  waystation unpin runs/a/step-000000002000-0000000390ab12cd paper"
+)]
+pub(crate) struct Unpin {
+    /// A checkpoint: its directory.
+    #[arg(value_name = "CKPT")]
+    pub(crate) checkpoint: PathBuf,
+    /// The name that it was pinned under.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }

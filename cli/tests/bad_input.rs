@@ -229,8 +229,22 @@ fn paths_that_are_no_checkpoint() {
     assert_eq!(program.json("latest runs", 1)["error"]["code"], "no-checkpoint");
     program.model();
     assert_eq!(program.run("import model --run runs").exit, 0);
-    let run = program.run("inspect runs");
-    assert!(run.exit == 1 && run.err.contains("waystation latest"), "{}", run.err);
+    program.checkpoint();
+    for command in
+        ["inspect runs", "verify runs", "cat runs a", "commit runs", "salvage runs", "pin runs x"]
+    {
+        let ran = program.run(command);
+        assert!(ran.exit == 2 && ran.err.contains("waystation latest"), "{command}: {}", ran.err);
+    }
+    for command in ["list ckpt", "latest ckpt", "gc ckpt --keep-last 1"] {
+        let ran = program.run(command);
+        assert!(ran.exit == 2 && ran.err.contains("not a run"), "{command}: {}", ran.err);
+    }
+    assert_eq!(program.json("import ckpt --out again", 2)["error"]["code"], "bad-argument");
+    let shard = file(&program.path("ckpt"), "model-00000", "");
+    let import = format!("import {} --out again", shard.display());
+    assert_eq!(program.json(&import, 2)["error"]["code"], "bad-argument");
+    assert!(!program.path("again").exists());
 }
 
 #[test]
@@ -263,6 +277,9 @@ fn a_damaged_source_gives_no_copy_that_looks_whole() {
         assert!(!program.path(out).join("waystation.commit").exists());
     }
     assert_eq!(program.json("export ckpt --out out3", 1)["error"]["code"], "crc-mismatch");
+    assert!(!program.path("out3/model.safetensors").exists(), "what was cut short has no name");
+    let again = program.run("copy ckpt out4");
+    assert!(again.err.contains("left behind") && again.err.contains("out4"), "{}", again.err);
     assert_eq!(program.json("cat ckpt a --format raw -o a", 1)["error"]["code"], "crc-mismatch");
     // What is not damaged can still be had.
     assert_eq!(program.run("cat ckpt b").out, "41\n");

@@ -161,6 +161,10 @@ fn a_run_is_kept() {
     assert_eq!(latest["path"], three.as_str());
     assert_eq!(latest["skipped"][0]["error"]["code"], "rejected");
 
+    let marked: Vec<String> = program.run("list runs").out.lines().map(str::to_owned).collect();
+    assert_eq!(marked.iter().filter(|line| line.ends_with("  latest")).count(), 1);
+    assert!(marked[2].contains("timeline   3") && marked[2].ends_with("  latest"), "{marked:?}");
+
     let dry = program.json("gc runs --keep-last 1 --dry-run", 0);
     let fates: Vec<_> =
         dry["items"].as_array().unwrap().iter().map(|i| i["fate"].as_str().unwrap()).collect();
@@ -178,6 +182,38 @@ fn a_run_is_kept() {
     assert!(!program.path(&one).exists());
     let states: Vec<_> = program.json("list runs", 0)["attempts"].as_array().unwrap().clone();
     assert_eq!((states.len(), &states[0]["state"]), (1, &json!("complete")));
+}
+
+#[test]
+fn a_run_and_what_it_stands_in_are_made() {
+    let program = Program::new();
+    program.model();
+    let import = program.json("import model --run deep/er/runs", 0);
+    let path = import["path"].as_str().unwrap();
+    assert!(path.starts_with("deep/er/runs/step-"), "{path}");
+
+    // Under another name it is whole, and a run does not see it: both are said.
+    let other = path.replace("-000000000000-", "-000000000001-");
+    fs::rename(program.path(path), program.path(&other)).unwrap();
+    let verify = program.json(&format!("verify {other}"), 0);
+    assert!(verify["notes"][0].as_str().unwrap().contains("passes over it"), "{verify}");
+    assert_eq!(program.run("latest deep/er/runs").exit, 1);
+}
+
+#[test]
+fn a_damaged_latest_is_named() {
+    let program = Program::new();
+    program.model();
+    let import = program.json("import model --run runs", 0);
+    let ckpt = program.path(import["path"].as_str().unwrap());
+    support::flip(&support::file(&ckpt, "model-", ""), 9000);
+    let ran = program.run("latest runs --verify");
+    assert!(ran.exit == 1 && ran.out.is_empty(), "{}", ran.out);
+    assert!(
+        ran.err.contains(import["path"].as_str().unwrap()) && ran.err.contains("reject"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]

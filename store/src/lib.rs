@@ -39,6 +39,6 @@ pub use counting::{Access, Counting};
 pub use dir::DirStore;
 pub use fs::{Fs, Kind, Stat};
 pub use memory::{MemoryDir, MemoryFile, MemoryFs};
-pub use path::{make_durable, make_path, open_path, parent_and_name};
+pub use path::{make_durable, make_path, open_or_make_path, open_path, parent_and_name};
 pub use posix::PosixFs;
 pub use store::{Listed, NewObject, Object, Put, Store};

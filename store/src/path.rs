@@ -32,6 +32,32 @@ pub fn make_path(path: &Path) -> Result<Arc<dyn Store>> {
     make_durable(&*parent, &name)
 }
 
+/// Opens the directory at `path`; where it is not there, makes it and its missing parents, durably.
+/// Several processes may call it at once. For a run, which the first job of many has to make.
+///
+/// # Errors
+///
+/// `not-regular` when something else is there, `bad-argument` when the path ends in no name, those
+/// of the system.
+pub fn open_or_make_path(path: &Path) -> Result<Arc<dyn Store>> {
+    match open_path(path) {
+        Err(e) if e.code() == Code::NotFound => {
+            let above = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            above.map(open_or_make_path).transpose()?;
+            let (parent, name) = parent_and_name(path)?;
+            match make_durable(&*parent, &name) {
+                // Another process has made it meanwhile, and may not yet have made it last.
+                Err(e) if e.code() == Code::Exists => {
+                    parent.sync()?;
+                    open_path(path)
+                }
+                other => other,
+            }
+        }
+        other => other,
+    }
+}
+
 /// Makes a directory in `parent` and makes its name durable.
 ///
 /// # Errors

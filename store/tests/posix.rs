@@ -13,7 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use waystation_format::{Code, rule};
-use waystation_store::{Fs as _, Kind, PosixFs, Put, make_path, open_path, parent_and_name};
+use waystation_store::{
+    Fs as _, Kind, PosixFs, Put, make_path, open_or_make_path, open_path, parent_and_name,
+};
 
 /// Every kind of thing that is no regular file, by name. Devices need privilege.
 fn strange_things(dir: &Path) -> Vec<&'static str> {
@@ -122,6 +124,11 @@ fn paths_are_opened_and_made() {
     assert_eq!(make_path(&at("made")).unwrap_err().code(), Code::Exists);
     assert_eq!(make_path(&at("file")).unwrap_err().code(), Code::Exists);
     assert_eq!(make_path(&at("none/deep")).unwrap_err().code(), Code::NotFound);
+    let deep = open_or_make_path(&at("none/deep/er")).unwrap();
+    assert_eq!(deep.put_new("seen", b"").unwrap(), Put::Created);
+    assert!(open_or_make_path(&at("none/deep/er")).unwrap().stat("seen").unwrap().is_some());
+    assert_eq!(open_or_make_path(&at("file")).unwrap_err().code(), Code::NotRegular);
+    assert_eq!(open_or_make_path(&at("file/deep")).unwrap_err().code(), Code::NotRegular);
     assert!(!at("none").exists());
     for bad in ["/", "..", "a/.."] {
         assert_eq!(make_path(Path::new(bad)).unwrap_err().code(), Code::BadArgument, "{bad}");

@@ -38,7 +38,7 @@ fn say(context: &Context, path: &str, digest: Digest, already: bool) -> Result<u
         let object = json!({ "path": path, "digest": digest.to_string(), "already": already });
         output::object(&object)?;
     } else {
-        let how = if already { "was committed already" } else { "is committed" };
+        let how = if already { "is whole and had its commit file already" } else { "is committed" };
         output::line(&format!("{path} {how}: {digest}"))?;
     }
     Ok(0)

@@ -10,7 +10,9 @@ use crate::output;
 pub(super) fn run(args: &Copy, context: &Context) -> Result<u8> {
     let from = waystation_store::open_path(&args.checkpoint)?;
     let (parent, name) = target::parent_and_name(&args.to)?;
-    let done = waystation_writer::copy_into(&from, &parent, &name, &context.bars)?;
+    let was_there = std::fs::symlink_metadata(&args.to).is_ok();
+    let done = waystation_writer::copy_into(&from, &parent, &name, &context.bars);
+    let done = if was_there { done? } else { target::or_left_behind(&args.to, context, done)? };
     context.bars.clear();
     let path = args.to.display().to_string();
     if context.json {

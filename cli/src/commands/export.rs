@@ -60,14 +60,49 @@ pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
     let (parent, _) = target::parent_and_name(&args.out)?;
     make_new_directory(&args.out)?;
     context.bars.begin("export", total);
+    let written = write_out(&checkpoint, args, &planned, total, context)
+        .and_then(|attachments| parent.sync().map(|()| attachments));
+    let attachments = target::or_left_behind(&args.out, context, written)?;
+    context.bars.clear();
+    let path = args.out.display().to_string();
+    if context.json {
+        let tied: Value =
+            selection.tied.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into();
+        let object = json!({
+            "path": path, "files": count, "bytes": total, "attachments": attachments, "tied": tied,
+        });
+        output::object(&object)?;
+    } else {
+        output::line(&format!(
+            "{path}: {} in {count} files, {attachments} attachments",
+            output::bytes(total)
+        ))?;
+        for (alias, of) in &selection.tied {
+            output::line(&format!("tied: {alias} is {of}, named in __metadata__ only"))?;
+        }
+    }
+    Ok(0)
+}
+
+/// A file to be written: its name, what goes into it, its header.
+type Planned<'i> = (String, &'i Vec<Item>, Vec<u8>);
+
+/// Writes everything into the new directory, and makes it durable; the number of attachments.
+fn write_out(
+    checkpoint: &Checkpoint,
+    args: &Export,
+    planned: &[Planned<'_>],
+    total: u64,
+    context: &Context,
+) -> Result<u64> {
     let mut index = Map::new();
-    for (name, items, header) in &planned {
-        write_file(&checkpoint, &args.out.join(name), items, header, context)?;
+    for (name, items, header) in planned {
+        write_file(checkpoint, &args.out.join(name), items, header, context)?;
         for item in *items {
             index.insert(item.key.clone(), json!(name));
         }
     }
-    if count > 1 {
+    if planned.len() > 1 {
         let index = json!({ "metadata": { "total_size": total }, "weight_map": index });
         let text = serde_json::to_vec_pretty(&index).unwrap_or_default();
         write_new(&args.out.join(INDEX), |out| {
@@ -91,26 +126,7 @@ pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
         }
     }
     sync_tree(&args.out)?;
-    parent.sync()?;
-    context.bars.clear();
-    let path = args.out.display().to_string();
-    if context.json {
-        let tied: Value =
-            selection.tied.iter().map(|(k, v)| (k.clone(), json!(v))).collect::<Map<_, _>>().into();
-        let object = json!({
-            "path": path, "files": count, "bytes": total, "attachments": attachments, "tied": tied,
-        });
-        output::object(&object)?;
-    } else {
-        output::line(&format!(
-            "{path}: {} in {count} files, {attachments} attachments",
-            output::bytes(total)
-        ))?;
-        for (alias, of) in &selection.tied {
-            output::line(&format!("tied: {alias} is {of}, named in __metadata__ only"))?;
-        }
-    }
-    Ok(0)
+    Ok(attachments)
 }
 
 fn select(checkpoint: &Checkpoint, args: &Export) -> Result<Selection> {
@@ -358,14 +374,18 @@ fn make_new_directory(path: &Path) -> Result<()> {
     })
 }
 
-/// Creates a file exclusively, lets `fill` write it, and makes it durable.
+/// Lets `fill` write a file, makes it durable, and only then gives it its name: what was cut short is
+/// never taken for a model. The directory is of our own making, so nobody else has the name.
 fn write_new(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let place = |e: Error| e.in_file(path.display().to_string());
-    let file = File::create_new(path).map_err(|e| io_at("create", path, e))?;
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let file = File::create_new(&partial).map_err(|e| io_at("create", path, e))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     fill(&mut out).map_err(place)?;
     let file = out.into_inner().map_err(|e| io_at("write", path, e.into_error()))?;
-    file.sync_all().map_err(|e| io_at("fsync", path, e))
+    file.sync_all().map_err(|e| io_at("fsync", path, e))?;
+    fs::rename(&partial, path).map_err(|e| io_at("rename", path, e))
 }
 
 /// Makes the names in a tree of our own making durable.

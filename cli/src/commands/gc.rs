@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use waystation_format::{Code, Error, Result};
 use waystation_writer::{Fate, GcItem, GcPolicy, Why};
 
-use super::Context;
+use super::{Context, open_run};
 use crate::args::Gc;
 use crate::output;
 
 pub(super) fn run(args: &Gc, context: &Context) -> Result<u8> {
-    let run = waystation_store::open_path(&args.run)?;
+    let run = open_run(&args.run)?;
     let keep_last = usize::try_from(args.keep_last)
         .map_err(|_| Error::new(Code::BadArgument, "--keep-last is too large"))?;
     let mut policy = GcPolicy::keep_last(keep_last);

@@ -48,10 +48,11 @@ pub(super) fn run(args: &Import, context: &Context) -> Result<u8> {
     let new = target::make(&args.target, settings)?;
     let total = model.tensors.iter().fold(0_u64, |sum, tensor| sum.saturating_add(tensor.bytes));
     context.bars.begin("import", total);
-    for (writer, hand) in (0_u32..).zip(&hands) {
-        write(&model, &decls, &new, writer, hand, context)?;
-    }
-    let done = new.commit(context)?;
+    let written = (0_u32..)
+        .zip(&hands)
+        .try_for_each(|(writer, hand)| write(&model, &decls, &new, writer, hand, context))
+        .and_then(|()| new.commit(context));
+    let done = target::or_left_behind(&new.path, context, written)?;
     context.bars.clear();
     let path = new.path.display().to_string();
     if context.json {
@@ -109,7 +110,8 @@ fn declare(model: &Model) -> Result<Vec<TensorDecl>> {
     let declare = |tensor: &ForeignTensor| {
         let decl =
             TensorDecl::new(Identity::param(tensor.name.clone()), tensor.dtype, &tensor.shape);
-        decl.to_tensor().check(&Topology(Vec::new()))?;
+        let check = decl.to_tensor().check(&Topology(Vec::new()));
+        check.map_err(|e| e.in_tensor(decl.identity.key()))?;
         Ok(decl)
     };
     model.tensors.iter().map(declare).collect()

@@ -47,7 +47,7 @@ fn as_text(
         if topology.is_empty() { "none".into() } else { topology.join(" ") }
     ))?;
     output::line(&format!("writers     {}", common.writers))?;
-    output::line(&format!("blocks      {}", output::bytes(common.block_bytes)))?;
+    output::line(&format!("blocks      {} bytes", common.block_bytes))?;
     output::line(&format!(
         "files       {} named, {}",
         files.len().saturating_add(2),

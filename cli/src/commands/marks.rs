@@ -4,7 +4,7 @@ use serde_json::json;
 use waystation_format::Result;
 
 use super::{Context, open_attempt, open_checkpoint};
-use crate::args::{Pin, Reject};
+use crate::args::{Pin, Reject, Unpin};
 use crate::output;
 
 pub(super) fn reject(args: &Reject, context: &Context) -> Result<u8> {
@@ -20,7 +20,7 @@ pub(super) fn pin(args: &Pin, context: &Context) -> Result<u8> {
     say(context, &args.checkpoint.display().to_string(), "pinned", &args.name)
 }
 
-pub(super) fn unpin(args: &Pin, context: &Context) -> Result<u8> {
+pub(super) fn unpin(args: &Unpin, context: &Context) -> Result<u8> {
     let attempt = open_attempt(&args.checkpoint)?;
     waystation_writer::unpin(&attempt.store, &args.name)?;
     say(context, &args.checkpoint.display().to_string(), "unpinned", &args.name)

@@ -74,23 +74,41 @@ fn open_checkpoint(path: &Path, context: &Context) -> Result<Checkpoint> {
     let store = waystation_store::open_path(path)?;
     let opened = Checkpoint::open_store(Arc::clone(&store), context.open_options());
     opened.map_err(|error| {
-        let is_run = error.code() == Code::NotCommitted
-            && store.list().is_ok_and(|all| {
-                all.iter().any(|listed| names::parse_attempt_dir(&listed.name).is_some())
-            });
-        let at = path.display().to_string();
-        if is_run {
-            let advice = "this is a run, not a checkpoint: expected one of its step-… directories, as \
-                          `waystation latest` prints";
-            return Error::new(Code::NotCommitted, advice).in_file(at);
+        // What is in it is looked at only when it cannot be opened.
+        match refuse_run(&store, path) {
+            Err(advice) if error.code() == Code::NotCommitted => advice,
+            _ => error.in_file(path.display().to_string()),
         }
-        error.in_file(at)
     })
+}
+
+/// Refuses a run where a checkpoint or an attempt is meant.
+fn refuse_run(store: &Arc<dyn Store>, path: &Path) -> Result<()> {
+    let all = store.list()?;
+    let has = |name: &str| all.iter().any(|listed| listed.name == name);
+    if !has(names::COMMIT) && all.iter().any(|l| names::parse_attempt_dir(&l.name).is_some()) {
+        let advice = "this is a run, not a checkpoint: expected one of its step-… directories, as \
+                      `waystation list` and `waystation latest` print";
+        return Err(Error::new(Code::BadArgument, advice).in_file(path.display().to_string()));
+    }
+    Ok(())
+}
+
+/// Opens a run. A checkpoint in its place would look like a run without attempts.
+fn open_run(path: &Path) -> Result<Arc<dyn Store>> {
+    let run = waystation_store::open_path(path)?;
+    let ours = |name: &str| name == names::COMMIT || names::parse_part(name).is_some();
+    if run.list()?.iter().any(|listed| ours(&listed.name)) {
+        let advice = "this is a checkpoint, not a run: expected the directory that holds it";
+        return Err(Error::new(Code::BadArgument, advice).in_file(path.display().to_string()));
+    }
+    Ok(run)
 }
 
 /// The attempt at `path` and the run around it, when its name says that there is one.
 fn open_attempt(path: &Path) -> Result<Attempt> {
     let store = waystation_store::open_path(path)?;
+    refuse_run(&store, path)?;
     let real = std::fs::canonicalize(path).map_err(|e| Error::io("resolve", e))?;
     let name = real.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     // A checkpoint that stands alone may have any name.

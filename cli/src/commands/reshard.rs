@@ -26,7 +26,7 @@ pub(super) fn run(args: &Reshard, context: &Context) -> Result<u8> {
         }
         (None, run) => {
             let path = run.clone().unwrap_or_default();
-            let run = target::open_or_make(&path)?;
+            let run = target::open_or_make_run(&path)?;
             let plan = SessionPlan::next_in(
                 &run,
                 common.run.clone(),
@@ -39,7 +39,8 @@ pub(super) fn run(args: &Reshard, context: &Context) -> Result<u8> {
             (store, path.join(name))
         }
     };
-    let done = waystation_writer::reshard(&from, &store, &options, &context.bars)?;
+    let done = waystation_writer::reshard(&from, &store, &options, &context.bars);
+    let done = target::or_left_behind(&path, context, done)?;
     context.bars.clear();
     let path = path.display().to_string();
     if context.json {

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use waystation_format::Result;
 use waystation_reader::{Listed, State, VerifyOptions, latest as latest_of, list as list_run};
 
-use super::Context;
+use super::{Context, open_run};
 use crate::args::{Latest, List};
 use crate::output;
 
 pub(super) fn list(args: &List, context: &Context) -> Result<u8> {
-    let run = waystation_store::open_path(&args.run)?;
+    let run = open_run(&args.run)?;
     let all = list_run(&run)?;
     if context.json {
         let attempts: Vec<Value> = all.iter().map(as_json).collect();
@@ -19,9 +19,19 @@ pub(super) fn list(args: &List, context: &Context) -> Result<u8> {
     if all.is_empty() {
         output::line("no attempts")?;
     }
+    // What `latest` answers, when it answers: the newest timeline first, not the greatest step.
+    let latest = latest_of(&run).ok().map(|latest| latest.name);
     for listed in &all {
-        let mut line =
-            format!("{}  step {:>9}  {}", listed.name, listed.step, state_text(&listed.state));
+        let mut line = format!(
+            "{}  step {:>9}  timeline {:>3}  {}",
+            listed.name,
+            listed.step,
+            listed.attempt.timeline,
+            state_text(&listed.state)
+        );
+        if latest.as_ref() == Some(&listed.name) {
+            line.push_str("  latest");
+        }
         if let Some(reason) = &listed.marks.rejected {
             line.push_str(&format!("  rejected: {reason}"));
         }
@@ -34,7 +44,7 @@ pub(super) fn list(args: &List, context: &Context) -> Result<u8> {
 }
 
 pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
-    let run = waystation_store::open_path(&args.run)?;
+    let run = open_run(&args.run)?;
     let found = latest_of(&run)?;
     let path = args.run.join(&found.name).display().to_string();
     for (name, why) in &found.skipped {
@@ -72,6 +82,8 @@ pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
         for finding in &findings {
             output::note(&finding.to_string());
         }
+        let advice = "do not resume from it; `waystation reject` makes `latest` pass over it";
+        output::note(&format!("{path}: {} findings: {advice}", findings.len()));
     }
     Ok(findings.iter().map(output::exit_code).max().unwrap_or(0))
 }
@@ -99,7 +111,7 @@ fn as_json(listed: &Listed) -> Value {
         _ => ("unknown", None),
     };
     let mut object = json!({
-        "name": listed.name, "step": listed.step, "attempt": listed.attempt.to_string(), "state": state,
+        "name": listed.name, "step": listed.step, "timeline": listed.attempt.timeline, "attempt": listed.attempt.to_string(), "state": state,
         "rejected": listed.marks.rejected, "pins": listed.marks.pins,
     });
     if let Some(map) = object.as_object_mut() {

@@ -10,6 +10,7 @@ use waystation_writer::{CommitOptions, Committed, SessionPlan, make_attempt};
 
 use super::Context;
 use crate::args::Target;
+use crate::output;
 
 /// A directory that was just made, and what its writers agree on.
 pub(super) struct NewCheckpoint {
@@ -49,21 +50,35 @@ impl Settings {
 /// # Errors
 /// [`Code::BadArgument`] for a path in a checkpoint or attempt, and what the store answers.
 pub(super) fn parent_and_name(path: &Path) -> Result<(Arc<dyn Store>, String)> {
-    let (parent, name) = waystation_store::parent_and_name(path)?;
-    let above = match path.parent() {
-        Some(above) if !above.as_os_str().is_empty() => above,
-        _ => Path::new("."),
-    };
-    let real = std::fs::canonicalize(above).ok();
-    let above = real.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    if above.is_some_and(|name| names::parse_attempt_dir(name).is_some())
-        || parent.stat(names::COMMIT)?.is_some()
-    {
-        let message = "expected a directory outside of any checkpoint, found one in a checkpoint";
-        let error = Error::rule(Code::BadArgument, rule::DIR_FLAT, message);
-        return Err(error.in_file(path.display().to_string()));
+    check_outside(path)?;
+    waystation_store::parent_and_name(path)
+}
+
+/// Opens a run, making it and what it stands in: the first save of a job should need no preparation.
+///
+/// # Errors
+/// As [`parent_and_name`].
+pub(super) fn open_or_make_run(path: &Path) -> Result<Arc<dyn Store>> {
+    check_outside(path)?;
+    waystation_store::open_or_make_path(path)
+}
+
+/// Refuses a path below a checkpoint or attempt; it and the last of its parents need not exist yet.
+fn check_outside(path: &Path) -> Result<()> {
+    for above in path.ancestors().skip(1) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        let Ok(real) = std::fs::canonicalize(above) else { continue };
+        let name = real.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| names::parse_attempt_dir(name).is_some())
+            || std::fs::symlink_metadata(real.join(names::COMMIT)).is_ok()
+        {
+            let message =
+                "expected a directory outside of any checkpoint, found one in a checkpoint";
+            let error = Error::rule(Code::BadArgument, rule::DIR_FLAT, message);
+            return Err(error.in_file(path.display().to_string()));
+        }
     }
-    Ok((parent, name))
+    Ok(())
 }
 
 /// Makes the directory, exclusively and durably.
@@ -86,7 +101,7 @@ pub(super) fn make(target: &Target, settings: Settings) -> Result<NewCheckpoint>
         });
     }
     let path = target.run.clone().unwrap_or_default();
-    let run = open_or_make(&path)?;
+    let run = open_or_make_run(&path)?;
     let plan = plan(&run, &settings)?;
     let (name, store) = make_attempt(&run, &plan, settings.step, 0)?;
     Ok(NewCheckpoint {
@@ -132,20 +147,11 @@ fn plan(run: &Arc<dyn Store>, settings: &Settings) -> Result<SessionPlan> {
     Ok(plan)
 }
 
-/// A run is made when it is not there yet: the first save of a job should need no preparation.
-pub(super) fn open_or_make(path: &Path) -> Result<Arc<dyn Store>> {
-    match waystation_store::open_path(path) {
-        Err(e) if e.code() == Code::NotFound => {
-            let (parent, name) = parent_and_name(path)?;
-            match waystation_store::make_durable(&*parent, &name) {
-                // Another process may have made it meanwhile, and not yet made it last.
-                Err(e) if e.code() == Code::Exists => {
-                    parent.sync()?;
-                    waystation_store::open_path(path)
-                }
-                other => other,
-            }
-        }
-        other => other,
+/// Says, after a failure, what is left of a directory that this command made: a retry will meet it.
+pub(super) fn or_left_behind<T>(path: &Path, context: &Context, outcome: Result<T>) -> Result<T> {
+    if outcome.is_err() && std::fs::symlink_metadata(path).is_ok() {
+        context.bars.clear();
+        output::note(&format!("left behind, and no checkpoint: {}", path.display()));
     }
+    outcome
 }

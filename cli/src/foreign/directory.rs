@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use waystation_format::{Code, Error, Result};
+use waystation_format::{Code, Error, Result, names};
 
 use super::{Model, absent_or_io, open_file, open_regular};
 
@@ -27,8 +27,11 @@ struct Index {
 
 /// Opens the weights of `dir`: the files that its index names, else `model.safetensors`, else every `*.safetensors`.
 pub(super) fn open(dir: &Path) -> Result<Model> {
+    if std::fs::symlink_metadata(dir.join(names::COMMIT)).is_ok() {
+        return Err(super::is_checkpoint().in_file(dir.display().to_string()));
+    }
     let index = read_index(&dir.join(INDEX))?;
-    let names = match &index {
+    let weights = match &index {
         Some(index) => index.weight_map.values().cloned().collect(),
         None => weights_without_index(dir)?,
     };
@@ -38,7 +41,7 @@ pub(super) fn open(dir: &Path) -> Result<Model> {
         attachments: Vec::new(),
         skipped: Vec::new(),
     };
-    for name in &names {
+    for name in &weights {
         let (file, tensors) = open_file(&dir.join(name), model.files.len())?;
         if let Some(index) = &index {
             for tensor in &tensors {
@@ -59,7 +62,7 @@ pub(super) fn open(dir: &Path) -> Result<Model> {
                 .in_file(dir.join(INDEX).display().to_string()));
         }
     }
-    let mut used: BTreeSet<String> = names;
+    let mut used: BTreeSet<String> = weights;
     used.insert(INDEX.to_owned());
     let mut walk = Walk { used: &used, model: &mut model, parents: Vec::new() };
     walk.directory(dir, "", 0)?;

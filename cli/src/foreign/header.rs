@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use waystation_format::{Code, Dtype, Error, Result, arith, limits};
+use waystation_format::{Code, Dtype, Error, Result, arith, limits, shard};
 
 use super::ForeignTensor;
 
@@ -23,6 +23,11 @@ pub(super) fn read(file: &File, length: u64, index: usize) -> Result<Vec<Foreign
     }
     file.read_exact_at(&mut size, 0).map_err(|e| Error::io("read", e))?;
     let header_bytes = u64::from_le_bytes(size);
+    if header_bytes > length {
+        return Err(invalid(format!(
+            "its first 8 bytes state a header of {header_bytes} bytes, the file has {length}"
+        )));
+    }
     if header_bytes > limits::SHARD_HEADER_BYTES {
         let message = format!(
             "the header states {header_bytes} bytes: expected at most {}",
@@ -43,6 +48,12 @@ pub(super) fn read(file: &File, length: u64, index: usize) -> Result<Vec<Foreign
     let mut cursor = 0;
     let mut tensors = Vec::with_capacity(entries.len());
     for (name, entry) in entries {
+        if name.starts_with(shard::CHUNK_KEY)
+            || name == shard::TABLE_KEY
+            || name.starts_with(shard::PAD_KEY)
+        {
+            return Err(super::is_checkpoint());
+        }
         let [begin, end] = entry.data_offsets;
         if begin != cursor || end < begin {
             let message = format!(
@@ -208,7 +219,7 @@ mod tests {
     fn a_header_longer_than_the_file_allocates_nothing() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[0xff; 16]).unwrap();
-        assert_eq!(read(&file, 16, 0).unwrap_err().code(), Code::Limit);
+        assert_eq!(read(&file, 16, 0).unwrap_err().code(), Code::BadArgument);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&1_000_000u64.to_le_bytes()).unwrap();
         assert_eq!(read(&file, 8, 0).unwrap_err().code(), Code::BadArgument);

@@ -116,3 +116,9 @@ fn absent_or_io(path: &Path, e: std::io::Error) -> Error {
     };
     error.in_file(path.display().to_string())
 }
+
+/// Importing our own files would make tensors of pads and pieces.
+fn is_checkpoint() -> Error {
+    let message = "this is a checkpoint or a shard of one, not a foreign model: use `copy`, `reshard` or `export`";
+    Error::new(Code::BadArgument, message)
+}

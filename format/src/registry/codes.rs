@@ -499,7 +499,9 @@ impl Code {
             Code::CommitGrammar => {
                 "The commit file is damaged or foreign: take another checkpoint, or salvage the attempt from its parts."
             }
-            Code::NotCanonical => "Write RFC 8785 JSON with integers only.",
+            Code::NotCanonical => {
+                "Metadata is RFC 8785 JSON with integers only: the file is damaged, or its writer is wrong."
+            }
             Code::BadFormat => "The file is not what its name says.",
             Code::BadMember => "See the chapter of the object for its members.",
             Code::BadName => "Rename it before saving.",
@@ -527,10 +529,12 @@ impl Code {
             Code::DeriveMismatch => {
                 "The root was not made from these parts: salvage derives it again."
             }
-            Code::NotRegular => "Copy the file itself into the directory.",
+            Code::NotRegular => {
+                "Put the file itself there: not a link, a directory, a pipe or a device."
+            }
             Code::NameDisagrees => "Give the directory back its name, or open it by path.",
             Code::DigestMismatch => {
-                "The file was changed after it was written: take it from another copy."
+                "Take the file from another copy; a manifest or page can be made again with `waystation salvage --discard-root`."
             }
             Code::CrcMismatch => {
                 "The data was damaged after it was written: take the file from another copy."
@@ -545,8 +549,10 @@ impl Code {
             Code::Deleted => "Take another checkpoint; `waystation gc` finishes the removal.",
             Code::FileMissing => "Copy it from where the checkpoint came from.",
             Code::LengthMismatch => "The copy was cut short or written over: copy it again.",
-            Code::WriterMissing => "Wait for the named writers, or give the attempt up.",
-            Code::NoCheckpoint => "See what was skipped, and why, in the report.",
+            Code::WriterMissing => {
+                "Wait for the missing writers, or give the attempt up and save again."
+            }
+            Code::NoCheckpoint => "`waystation list` says what state each attempt is in.",
             Code::Rejected => "Read the reason in the marker; take an older checkpoint.",
             Code::UnsupportedVersion => "Use a reader of that version.",
             Code::UnsupportedFeature => "Use a reader that knows the named feature.",
@@ -556,16 +562,20 @@ impl Code {
             Code::Limit => "The message names the limit.",
             Code::Io => "See the system's message.",
             Code::IoDenied => "Check permissions.",
-            Code::IoFull => {
-                "Free space and save again: the attempt is dead, older checkpoints are untouched."
-            }
+            Code::IoFull => "Free space and begin again; what was committed is untouched.",
             Code::CommitUnknown => "Read the directory again before cleaning anything up.",
             Code::Interrupted => "Nothing was committed.",
             Code::Exists => "Nothing is ever replaced: choose another name.",
-            Code::NotFound => "List what there is with `waystation inspect --tensors`.",
-            Code::BadRegion => "Give start and extent within the shape.",
-            Code::BadArgument => "See the documentation of the call.",
-            Code::CommitConflict => "Leave it alone and look at who committed it.",
+            Code::NotFound => {
+                "Check the path or the name; `waystation inspect --tensors` lists the tensors and attachments of a checkpoint."
+            }
+            Code::BadRegion => {
+                "Give start and extent within the shape, which `waystation inspect --tensors` prints."
+            }
+            Code::BadArgument => "Correct what the message names.",
+            Code::CommitConflict => {
+                "Look at what is there; `waystation salvage --discard-root` takes it away when it is damaged."
+            }
             Code::Fenced => "Stop: the newer job owns the run.",
             Code::Poisoned => "Begin a new attempt.",
             Code::Kept => "Unpin it, or commit a newer one first.",

@@ -1394,7 +1394,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "11-commit.md",
-        text: "A committer MUST NOT report success before the directory and the run are fsynced after the commit file has its name.",
+        text: "A committer MUST NOT report success before the directory and the run are fsynced after the commit file has its name. After that it looks for a `deleted` marker and for a part, and does not report success if the marker is there or no part is: a keeper has been at work.",
     },
     RuleInfo {
         id: RUN_DELETED,
@@ -1410,7 +1410,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::NoCheckpoint],
         chapter: "11-commit.md",
-        text: "`latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text.",
+        text: "`latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text. It answers that there is none only of a run that stays the same between two looks: otherwise a checkpoint committed, and an older one removed, while it walks the run would both be missed.",
     },
     RuleInfo {
         id: RUN_ERRORS,
@@ -1466,7 +1466,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "11-commit.md",
-        text: "For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, then remove the other files by name and at last the directory, relative to handles of the directories, without recursion and without following links.",
+        text: "For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, then remove the other files by name and at last the directory, relative to handles of the directories, without recursion and without following links. Between its marker and the removal it looks again for a commit file that it did not expect and for pins, and if there is one takes away the marker, when it has made that itself. It goes on with a removal that another keeper began only when that marker is old.",
     },
     RuleInfo {
         id: GC_UNCOMMITTED,
