@@ -281,6 +281,7 @@ fn a_damaged_source_gives_no_copy_that_looks_whole() {
     let again = program.run("copy ckpt out4");
     assert!(again.err.contains("left behind") && again.err.contains("out4"), "{}", again.err);
     assert_eq!(program.json("cat ckpt a --format raw -o a", 1)["error"]["code"], "crc-mismatch");
+    assert!(!program.path("a").exists(), "what was cut short is taken away");
     // What is not damaged can still be had.
     assert_eq!(program.run("cat ckpt b").out, "41\n");
 }

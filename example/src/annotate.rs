@@ -5,6 +5,7 @@
 
 mod json;
 mod shards;
+mod whole;
 
 use std::fmt::Write as _;
 
@@ -47,6 +48,7 @@ pub fn chapter(directory: &str, files: &[File]) -> Result<String> {
     listing(&mut text, files);
     attempt(&mut text, &manifest);
     tensors(&mut text, &entries);
+    wholes(&mut text, &manifest, &entries, find)?;
     shards::explain(&mut text, &parts, find)?;
     metadata(&mut text, &manifest, &parts, find)?;
     commit(&mut text, find(names::COMMIT)?);
@@ -131,6 +133,27 @@ fn tensors(text: &mut String, entries: &[Entry]) {
         text,
         "\nChunks of more than 4096 bytes have a table index (5.3). `packed` has 5 elements of 4 bits in 3 bytes (5.2).\n",
     );
+}
+
+fn wholes<'f>(
+    text: &mut String,
+    manifest: &Manifest,
+    entries: &[Entry],
+    find: impl Fn(&str) -> Result<&'f [u8]>,
+) -> Result<()> {
+    line(
+        text,
+        "A loader that puts whole tensors together, packed as one chunk (12.2), gets bytes of these SHA-256:\n",
+    );
+    line(text, "| identity key | SHA-256 |\n|---|---|");
+    for entry in entries {
+        if let Entry::Tensor(tensor) = entry {
+            let digest = whole::digest(tensor, manifest, &find)?;
+            line(text, &format!("| `{}` | `{digest}` |", entry.key()));
+        }
+    }
+    text.push('\n');
+    Ok(())
 }
 
 fn metadata<'f>(

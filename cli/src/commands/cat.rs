@@ -29,7 +29,14 @@ pub(super) fn run(args: &Cat, context: &Context) -> Result<u8> {
     match print(args, context, &identity, &tensor, &region, &mut out) {
         // A reader of our output that went away is no failure, and wants no more.
         Err(_) if out.gone => Ok(0),
-        printed => printed.map(|()| 0),
+        Err(error) => {
+            // What is cut short would be taken for the whole; the file is of our own making.
+            if let Some(path) = &args.output {
+                let _ = std::fs::remove_file(path);
+            }
+            Err(error)
+        }
+        Ok(()) => Ok(0),
     }
 }
 
