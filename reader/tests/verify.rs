@@ -303,6 +303,21 @@ fn a_wrong_layout_hides_nothing_of_the_other_shards() {
 }
 
 #[test]
+fn a_named_file_is_never_called_unnamed() {
+    let notes = |files: &Files| verify(&store_of(files), &VerifyOptions::default()).unwrap().notes;
+    let whole = small().files();
+    for name in whole.keys() {
+        let mut files = whole.clone();
+        files.get_mut(name).unwrap().pop();
+        assert_eq!(notes(&files), [], "{name} is too short");
+    }
+    let mut files = whole.clone();
+    files.insert(names::MANIFEST.to_owned(), b"{}".to_vec());
+    files.insert("README".to_owned(), Vec::new());
+    assert_eq!(notes(&files), [Note::Unnamed("README".to_owned())], "nobody knows what is named");
+}
+
+#[test]
 fn other_files_are_notes() {
     let mut files = small().files();
     files.insert("README".to_owned(), vec![]);

@@ -11,7 +11,7 @@ use waystation_format::entry::{Alias, Entry};
 use waystation_format::manifest::{FileKind, Manifest};
 use waystation_format::names::{self, Marker};
 use waystation_format::part::Part;
-use waystation_format::{Digest, Error, Result, rule};
+use waystation_format::{Code, Digest, Error, Result, rule};
 use waystation_store::Store;
 
 use crate::complete::{
@@ -108,14 +108,15 @@ pub fn verify(store: &Arc<dyn Store>, options: &VerifyOptions<'_>) -> Result<Rep
         progress: options.progress,
         found: Vec::new(),
         good: HashSet::new(),
+        bad: HashSet::new(),
+        known: false,
         bytes: 0,
     };
     let digest = check.everything(&directory, options.quick)?;
-    let named = check.good;
     Ok(Report {
         ok: check.found.is_empty(),
+        notes: check.notes(&directory),
         findings: check.found,
-        notes: notes(&directory, &named),
         digest,
         bytes: check.bytes,
     })
@@ -129,6 +130,10 @@ struct Check<'a> {
     found: Vec<Error>,
     /// Named files that are there, regular, of their length.
     good: HashSet<String>,
+    /// Named files that are there and are not good.
+    bad: HashSet<String>,
+    /// Whether the manifest could be read: without it nobody knows which files are named.
+    known: bool,
     bytes: u64,
 }
 
@@ -146,8 +151,13 @@ impl Check<'_> {
             .and_then(|manifest| Ok((manifest.named_files()?, manifest)))
             .map_err(|e| e.in_file(names::MANIFEST));
         let Some((files, manifest)) = self.keep(parsed) else { return Ok(digest) };
+        self.known = true;
         for file in &files {
-            if self.keep(check_named(directory, file)).is_some() {
+            let checked = check_named(directory, file);
+            if checked.as_ref().is_err_and(|e| e.code() != Code::FileMissing) {
+                self.bad.insert(file.name.clone());
+            }
+            if self.keep(checked).is_some() {
                 self.good.insert(file.name.clone());
                 let skipped = quick
                     && matches!(file.kind, FileKind::Shard { .. } | FileKind::Attachment { .. });
@@ -285,6 +295,29 @@ impl Check<'_> {
         self.found.extend(checked.into_iter().flatten());
         Ok(())
     }
+
+    /// What else is there.
+    fn notes(&self, directory: &Directory) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for listed in directory.iter() {
+            let name = &listed.name;
+            if name == names::MANIFEST
+                || name == names::COMMIT
+                || self.good.contains(name)
+                || self.bad.contains(name)
+            {
+                continue;
+            }
+            if Marker::parse(name).is_some() {
+                notes.push(Note::Marker(name.clone()));
+            } else if names::is_temporary(name) {
+                notes.push(Note::Temporary(name.clone()));
+            } else if self.known || !may_be_named(name) {
+                notes.push(Note::Unnamed(name.clone()));
+            }
+        }
+        notes
+    }
 }
 
 fn place(e: &Error) -> (Option<&str>, Option<u64>) {
@@ -292,20 +325,11 @@ fn place(e: &Error) -> (Option<&str>, Option<u64>) {
     (place.file.as_deref(), place.offset)
 }
 
-fn notes(directory: &Directory, named: &HashSet<String>) -> Vec<Note> {
-    let mut notes = Vec::new();
-    for listed in directory.iter() {
-        let name = listed.name.clone();
-        if name == names::MANIFEST || name == names::COMMIT || named.contains(&name) {
-            continue;
-        }
-        if Marker::parse(&name).is_some() {
-            notes.push(Note::Marker(name));
-        } else if names::is_temporary(&name) {
-            notes.push(Note::Temporary(name));
-        } else {
-            notes.push(Note::Unnamed(name));
-        }
-    }
-    notes
+/// Whether some manifest could name a file so.
+fn may_be_named(name: &str) -> bool {
+    names::parse_part(name).is_some()
+        || names::parse_shard(name).is_some()
+        || names::parse_attachment(name).is_some()
+        || names::parse_tensors_page(name).is_some()
+        || names::parse_records_page(name).is_some()
 }
