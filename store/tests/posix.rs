@@ -124,9 +124,9 @@ fn paths_are_opened_and_made() {
     assert_eq!(make_path(&at("made")).unwrap_err().code(), Code::Exists);
     assert_eq!(make_path(&at("file")).unwrap_err().code(), Code::Exists);
     assert_eq!(make_path(&at("none/deep")).unwrap_err().code(), Code::NotFound);
-    let deep = open_or_make_path(&at("none/deep/er")).unwrap();
+    let deep = open_or_make_path(&at("new/deep/er")).unwrap();
     assert_eq!(deep.put_new("seen", b"").unwrap(), Put::Created);
-    assert!(open_or_make_path(&at("none/deep/er")).unwrap().stat("seen").unwrap().is_some());
+    assert!(open_or_make_path(&at("new/deep/er")).unwrap().stat("seen").unwrap().is_some());
     assert_eq!(open_or_make_path(&at("file")).unwrap_err().code(), Code::NotRegular);
     assert_eq!(open_or_make_path(&at("file/deep")).unwrap_err().code(), Code::NotRegular);
     assert!(!at("none").exists());
