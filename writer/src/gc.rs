@@ -134,7 +134,8 @@ pub fn gc(run: &Arc<dyn Store>, policy: &GcPolicy) -> Result<GcReport> {
     let reasons = judge(run, &listed, policy)?;
     let mut items = Vec::with_capacity(listed.len());
     if !policy.dry_run && reasons.iter().any(|why| why.removes()) {
-        sync_kept(run, &listed, &reasons)?;
+        let kept = listed.iter().zip(&reasons).filter(|(_, why)| !why.removes());
+        sync_kept(run, kept.map(|(attempt, _)| attempt))?;
     }
     let mut removed = false;
     for (attempt, mut why) in listed.into_iter().zip(reasons) {
@@ -197,12 +198,8 @@ pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
         }
         _ => {}
     }
-    let whys: Vec<Why> = listed
-        .iter()
-        .zip(&reasons)
-        .map(|(attempt, why)| if attempt.name == name { Why::Older } else { *why })
-        .collect();
-    sync_kept(run, &listed, &whys)?;
+    // All others stay, also those that a keeper of the run would remove.
+    sync_kept(run, listed.iter().filter(|attempt| attempt.name != name))?;
     let outcome = remove(run, victim)?;
     run.sync()?;
     match outcome {
@@ -303,12 +300,9 @@ fn uncommitted(
 }
 
 /// Makes what stays durable before anything goes.
-fn sync_kept(run: &Arc<dyn Store>, listed: &[Listed], reasons: &[Why]) -> Result<()> {
-    for (attempt, why) in listed.iter().zip(reasons) {
-        if is_complete(attempt)
-            && !why.removes()
-            && let Some(directory) = run.dir(&attempt.name)?
-        {
+fn sync_kept<'l>(run: &Arc<dyn Store>, kept: impl Iterator<Item = &'l Listed>) -> Result<()> {
+    for attempt in kept.filter(|attempt| is_complete(attempt)) {
+        if let Some(directory) = run.dir(&attempt.name)? {
             directory.sync()?;
         }
     }
@@ -332,10 +326,21 @@ fn remove(run: &Arc<dyn Store>, attempt: &Listed) -> Result<Outcome> {
     {
         return Ok(Outcome::Spared(why));
     }
-    let ours = match mark(&victim) {
-        // Another keeper has finished meanwhile.
-        Err(_) if run.stat(name)?.is_none() => return Ok(Outcome::Done(Fate::Removed)),
-        marked => marked?,
+    let ours = if matches!(attempt.state, State::Deleted) {
+        // Whose marker has gone has finished, or thought better of it: no other takes its place.
+        if victim.stat(names::DELETED)?.is_none() {
+            return Ok(match run.stat(name)? {
+                Some(_) => Outcome::Spared(Why::Elsewhere),
+                None => Outcome::Done(Fate::Removed),
+            });
+        }
+        false
+    } else {
+        match mark(&victim) {
+            // Another keeper has finished meanwhile.
+            Err(_) if run.stat(name)?.is_none() => return Ok(Outcome::Done(Fate::Removed)),
+            marked => marked?,
+        }
     };
     // Two keepers under one marker could not tell whose it is when one of them thinks better of it.
     if !ours && !matches!(attempt.state, State::Deleted) {

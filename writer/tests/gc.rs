@@ -378,6 +378,43 @@ fn of_two_keepers_one_goes_on() {
     assert_eq!(names_in(&run).len(), 1);
 }
 
+/// A keeper that slept long spares its victim between the other's look and its removal: what was
+/// committed there meanwhile was answered for.
+#[test]
+fn a_removal_that_was_taken_back_is_not_gone_on_with() {
+    let (fs, memory, run) = failing_run();
+    let plan = plan(&run, 1);
+    let spared = checkpoint(&run, &plan, 1);
+    checkpoint(&run, &plan, 2);
+    memory.set(format!("{spared}/deleted"), Vec::new()).unwrap();
+    let sleeper = memory.store().dir(&spared).unwrap().unwrap();
+    // What is kept is made durable after all was looked at, before anything is removed.
+    fs.before(Op::SyncDir, 1, move || assert!(sleeper.remove(names::DELETED).unwrap()));
+    let mut policy = GcPolicy::keep_last(1);
+    policy.begun_older_than = Duration::ZERO;
+    let report = gc(&run, &policy).unwrap();
+    assert_eq!(whys(&report)[&spared], Why::Elsewhere);
+    assert!(matches!(report.items[0].fate, Fate::Kept));
+    let attempt = run.dir(&spared).unwrap().unwrap();
+    assert!(attempt.stat(names::DELETED).unwrap().is_none());
+    check_equal(&attempt, &small());
+}
+
+/// Whoever deletes one keeps all others, also those that a keeper of the run would remove.
+#[test]
+fn what_stays_is_durable_before_one_is_deleted() {
+    let (fs, _, run) = failing_run();
+    let plan = plan(&run, 1);
+    let saved: Vec<String> = (1..=4).map(|step| checkpoint(&run, &plan, step)).collect();
+    fs.clear_log();
+    delete(&run, &saved[1]).unwrap();
+    let changes = fs.changes();
+    let marked = changes.iter().position(|line| line.contains("/deleted")).unwrap();
+    for kept in [&saved[0], &saved[2], &saved[3]] {
+        assert!(changes[..marked].contains(&format!("fsync {kept}")), "{kept}: {changes:?}");
+    }
+}
+
 /// What comes in while a directory is emptied does not stay for ever.
 #[test]
 fn a_directory_that_fills_again_stays_marked() {
