@@ -24,9 +24,14 @@ use crate::poison::Poison;
 use crate::workers;
 use crate::writing::Writing;
 
-/// A chunk that was declared, for writing its bytes.
+/// A chunk that was declared, for writing its bytes. It is of no use to another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChunkId(pub(crate) usize);
+pub struct ChunkId {
+    pub(crate) writer: u32,
+    pub(crate) inc: Incarnation,
+    /// Position among the chunks declared.
+    pub(crate) at: usize,
+}
 
 /// How a writer lays out and writes.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +176,7 @@ impl Session {
             );
         }
         let bytes = tensor.chunk_bytes(region)?;
-        let id = ChunkId(self.chunks.len());
+        let id = ChunkId { writer: self.writer, inc: self.inc, at: self.chunks.len() };
         self.chunks.push(Planned { tensor, region: region.clone(), bytes });
         Ok(id)
     }
@@ -241,23 +246,19 @@ impl Session {
         attachment::check_path(path)?;
         let attachments = &mut self.content.attachments;
         let position = position(attachments.len(), limits::ATTACHMENTS_PER_WRITER)?;
-        // Taken for what it will be, so that a path that collides is refused before a file is made.
-        let sha256 = Digest::of(&[]);
-        attachments.push(AttachmentEntry { bytes: 0, path: path.to_owned(), sha256 });
-        if let Err(e) = attachment::check_unique(attachments.iter()) {
-            attachments.pop();
-            return Err(e);
-        }
+        // A path that collides is refused before a file is made; the entry stands for what is there
+        // only, also when `fill` panics.
+        let mut entry =
+            AttachmentEntry { bytes: 0, path: path.to_owned(), sha256: Digest::of(&[]) };
+        attachment::check_unique(attachments.iter().chain([&entry]))?;
         let name = names::attachment(self.writer, self.inc, position);
-        let written = self.poison.guard(attach::write(&self.store, &name, fill))?;
-        if let Some(entry) = attachments.last_mut() {
-            (entry.bytes, entry.sha256) = written;
-        }
+        (entry.bytes, entry.sha256) = self.poison.guard(attach::write(&self.store, &name, fill))?;
+        attachments.push(entry);
         Ok(())
     }
 
     /// Fixes where every chunk lies, makes the shards at their full length and writes their
-    /// headers. Whatever of the declarations cannot stand in a part is found here.
+    /// headers. Whatever of the declarations cannot stand in a part is found before a shard is made.
     ///
     /// # Errors
     ///

@@ -22,18 +22,21 @@ pub struct ChunkStream<'w> {
     /// Where the buffer goes: a multiple of the block length.
     at: u64,
     buffer: Vec<u8>,
+    /// Bytes were refused or lost: what comes after them has no place.
+    broken: bool,
 }
 
 impl<'w> ChunkStream<'w> {
     pub(crate) fn new(writing: &'w Writing, id: ChunkId, bytes: u64, block_bytes: usize) -> Self {
-        Self { writing, id, bytes, block_bytes, at: 0, buffer: Vec::new() }
+        Self { writing, id, bytes, block_bytes, at: 0, buffer: Vec::new(), broken: false }
     }
 
     /// Takes the next bytes.
     ///
     /// # Errors
     ///
-    /// As [`Writing::write`]; `bad-argument` for bytes beyond the chunk's end.
+    /// As [`Writing::write`]; `bad-argument` for bytes beyond the chunk's end, and for whatever
+    /// comes after an error.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
         if !self.buffer.is_empty() {
             let missing = self.block_bytes.saturating_sub(self.buffer.len());
@@ -71,7 +74,13 @@ impl<'w> ChunkStream<'w> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.broken {
+            let message = "expected a stream without errors, found one that refused bytes before";
+            return Err(Error::new(Code::BadArgument, message));
+        }
+        self.broken = true;
         self.writing.write(self.id, self.at, bytes)?;
+        self.broken = false;
         self.at = arith::add(self.at, put::length(bytes), "offset in a chunk")?;
         Ok(())
     }

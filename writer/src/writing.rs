@@ -78,11 +78,12 @@ impl Writing {
         let plans = layout::plan(&session.chunks, session.common.block_bytes, target)?;
         let (chunks, blocks) = place(&mut session, &plans)?;
         let block_bytes = arith::to_usize(session.common.block_bytes, "block length")?;
-        let shards = workers::map(session.options.threads, &plans, |position, plan| {
-            make_shard(&session, position, plan)
+        let mut writing = Self { session, shards: Vec::new(), chunks, blocks, block_bytes };
+        writing.check_part(&plans)?;
+        let session = &writing.session;
+        writing.shards = workers::map(session.options.threads, &plans, |position, plan| {
+            make_shard(session, position, plan)
         })?;
-        let writing = Self { session, shards, chunks, blocks, block_bytes };
-        writing.check_part()?;
         Ok(writing)
     }
 
@@ -166,22 +167,28 @@ impl Writing {
         let store = Arc::clone(&self.session.store);
         store.sync()?;
         let mut bytes = 0;
-        for shard in &self.shards {
+        let mut shards = Vec::with_capacity(self.shards.len());
+        for (shard, crc_table) in self.shards.iter().zip(tables) {
             bytes = arith::add(bytes, shard.bytes, "length of all shards")?;
+            shards.push(ShardEntry { bytes: shard.bytes, class: shard.class, crc_table });
         }
-        let part = self.content(&crcs, tables).into_part()?;
+        let part = self.content(&crcs, shards).into_part()?;
         let name = part.file_name();
         put_part(&store, &name, part.raw())?;
         store.sync()?;
         Ok(Written { part: name, digest: part.digest(), bytes })
     }
 
-    /// Finds what is wrong with the part now, not when all bytes are written: it lacks but the CRCs.
-    fn check_part(&self) -> Result<()> {
+    /// Finds what is wrong with the part before any space is taken: it lacks but the CRCs.
+    fn check_part(&self, plans: &[ShardPlan]) -> Result<()> {
         let no_crc =
             |place: TablePlace| CrcTable { count: place.count, crc32c: 0, offset: place.offset };
-        let tables = self.shards.iter().map(|shard| shard.table.map(no_crc)).collect();
-        self.content(&vec![0; self.chunks.len()], tables).into_part().map(drop)
+        let shards = plans.iter().map(|plan| ShardEntry {
+            bytes: plan.layout.bytes,
+            class: plan.class,
+            crc_table: plan.layout.table.map(no_crc),
+        });
+        self.content(&vec![0; self.chunks.len()], shards.collect()).into_part().map(drop)
     }
 
     fn check_place(&self, chunk: &Placed, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -273,7 +280,7 @@ impl Writing {
     }
 
     /// What the part says; without CRCs it is as long and as good as with them.
-    fn content(&self, crcs: &[u32], tables: Vec<Option<CrcTable>>) -> PartContent {
+    fn content(&self, crcs: &[u32], shards: Vec<ShardEntry>) -> PartContent {
         let Session { common, writer, inc, tensors, content, .. } = &self.session;
         let mut chunks_of: HashMap<String, Vec<Chunk>> = HashMap::new();
         for (chunk, &crc32c) in self.chunks.iter().zip(crcs) {
@@ -294,17 +301,12 @@ impl Writing {
             entries.push(Entry::Tensor(tensor));
         }
         entries.extend(content.aliases.iter().cloned().map(Entry::Alias));
-        let shards = self.shards.iter().zip(tables).map(|(shard, crc_table)| ShardEntry {
-            bytes: shard.bytes,
-            class: shard.class,
-            crc_table,
-        });
         PartContent {
             common: common.clone(),
             writer: *writer,
             inc: *inc,
             attachments: content.attachments.clone(),
-            shards: shards.collect(),
+            shards,
             extensions: content.extensions.clone(),
             inventory: content.inventory,
             omitted: content.omitted.clone(),
@@ -315,7 +317,8 @@ impl Writing {
     }
 
     fn placed(&self, id: ChunkId) -> Result<&Placed> {
-        self.chunks.get(id.0).ok_or_else(|| {
+        let ours = (id.writer, id.inc) == (self.session.writer, self.session.inc);
+        self.chunks.get(id.at).filter(|_| ours).ok_or_else(|| {
             Error::new(Code::BadArgument, "expected a chunk of this session, found another")
         })
     }

@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     reason = "a test that cannot go on should say where"
@@ -17,7 +18,7 @@ use safetensors::SafeTensors;
 use waystation_format::identity::Identity;
 use waystation_format::json::Value;
 use waystation_format::record::Record;
-use waystation_format::{Code, Dtype, Region, names};
+use waystation_format::{Code, Dtype, Part, Region, names};
 use waystation_reader::NoProgress;
 use waystation_store::Store;
 use waystation_writer::{CommitOptions, Session, SessionOptions, commit, make_attempt};
@@ -281,6 +282,57 @@ fn what_cannot_stand_in_a_part_is_found_before_bytes_are_written() {
     let value = Value::Object([("step".to_owned(), Value::Int(2))].into());
     session.record(Record::new("progress", "main", vec![], &value).unwrap());
     assert_eq!(session.lay_out().unwrap_err().code(), Code::BadOrder, "two of one key");
+    let made = attempt.list().unwrap().into_iter().map(|listed| listed.name);
+    assert!(
+        made.filter_map(|name| names::parse_shard(&name)).next().is_none(),
+        "no space is taken"
+    );
+}
+
+#[test]
+fn a_chunk_of_another_session_is_refused() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 2);
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
+    let models = [Model::param("w", Dtype::U8, &[100]).rows(2)];
+    let (one, _) = declare(&attempt, &plan, 1, 0, &models).unwrap();
+    let (_other, chunks) = declare(&attempt, &plan, 1, 1, &models).unwrap();
+    let writing = one.lay_out().unwrap();
+    let (id, bytes) = &chunks[0];
+    assert_eq!(writing.chunk_bytes(*id).unwrap_err().code(), Code::BadArgument);
+    assert_eq!(writing.write_all(*id, bytes).unwrap_err().code(), Code::BadArgument);
+}
+
+#[test]
+fn a_stream_that_refused_bytes_takes_no_more() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
+    let models = [Model::param("w", Dtype::U8, &[3 * 4096])];
+    let (session, chunks) = declare(&attempt, &plan, 1, 0, &models).unwrap();
+    let writing = session.lay_out().unwrap();
+    let (id, bytes) = &chunks[0];
+    let mut stream = writing.stream(*id).unwrap();
+    stream.push(&bytes[..100]).unwrap();
+    // Too many: the first block goes out, the rest does not, and nobody knows how much was taken.
+    let error = stream.push(&[&bytes[100..], &[0; 4096]].concat()).unwrap_err();
+    assert_eq!(error.code(), Code::BadArgument);
+    let error = stream.push(&bytes[100..][..2 * 4096]).unwrap_err();
+    assert_eq!(error.code(), Code::BadArgument, "these would stand in a wrong place");
+    assert_eq!(stream.finish().unwrap_err().code(), Code::BadArgument);
+}
+
+#[test]
+fn an_attachment_whose_source_panics_is_not_there() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
+    let mut session = Session::begin(Arc::clone(&attempt), plan.common(1, 1), 0).unwrap();
+    let attach = || session.attach_with("a", &mut |_| panic!("the source is gone"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(attach)).is_err());
+    session.lay_out().unwrap().finish().unwrap();
+    let part = Part::parse(read_file(&attempt, &find(&attempt, "part-"))).unwrap();
+    assert_eq!(part.attachments, []);
 }
 
 /// Cuts a box in two at random places, some times, and gives the pieces to random writers.
