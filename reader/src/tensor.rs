@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use waystation_format::digest::Hasher;
 use waystation_format::entry::{Entry, Tensor};
-use waystation_format::{Code, Digest, Error, Identity, Region, Result, arith, pack, rule};
+use waystation_format::{Code, Digest, Error, Identity, Region, Result, arith, limits, pack, rule};
 
 use crate::checkpoint::{Checkpoint, as_tensor};
 use crate::complete::zeroed;
@@ -186,9 +186,11 @@ impl<'c> TensorRef<'c> {
     /// Elements of a piece: whole blocks where there is room for one, so that a chunk that is the
     /// whole tensor is read once; always whole bytes.
     fn piece_elements(&self, bits: u32, max_piece: u64) -> Result<u64> {
+        // No tensor is longer, and a caller may say "no bound" with the largest number.
+        let most = max_piece.min(limits::TENSOR_BITS / 8);
         let most = match self.checkpoint.options().memory_budget {
-            Some(budget) => max_piece.min(budget),
-            None => max_piece,
+            Some(budget) => most.min(budget),
+            None => most,
         };
         let block = self.checkpoint.manifest().common.block_bytes;
         let blocks = most.checked_div(block).unwrap_or(0).saturating_mul(block);

@@ -230,6 +230,13 @@ fn elements_that_straddle_bytes_blocks_and_pieces() {
             let found = checkpoint.tensor(&made.tensor.identity).unwrap();
             let name = format!("{dtype} {}", made.tensor.identity.name);
             assert_eq!(found.read().unwrap(), made.data, "{name}");
+            let mut pieces = Vec::new();
+            let mut take = |bytes: &[u8]| {
+                pieces.push(bytes.to_vec());
+                Ok(())
+            };
+            found.stream(u64::MAX, &mut take).unwrap();
+            assert_eq!(pieces, std::slice::from_ref(&made.data), "{name} without a bound");
             for piece in [7, 4096, 5001] {
                 let mut streamed = Vec::new();
                 let mut pieces = 0;
