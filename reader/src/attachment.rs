@@ -49,8 +49,7 @@ impl Checkpoint {
     /// `not-found` when there is none of this path; `digest-mismatch`, `length-mismatch`; those of
     /// the system, and of `to`.
     pub fn read_attachment(&self, path: &str, to: &mut dyn Write) -> Result<()> {
-        let found = self.attachments().find(|attachment| attachment.path == path);
-        let Attachment { entry, file, .. } = found.ok_or_else(|| {
+        let (entry, file) = self.attachment(path).ok_or_else(|| {
             Error::new(Code::NotFound, format!("expected an attachment {path:?}, found none"))
         })?;
         let mut copy = || {
@@ -62,6 +61,16 @@ impl Checkpoint {
             digests_agree(&entry.sha256, &digest, rule::ATTACHMENT_DIGEST)
         };
         copy().map_err(|e: Error| e.in_file(&file))
+    }
+
+    /// The attachment under `path` and the name of its file. Nothing is made or sorted for the
+    /// others: who copies all of them asks once for each.
+    fn attachment(&self, path: &str) -> Option<(&AttachmentEntry, String)> {
+        (0_u32..).zip(&self.manifest().parts).find_map(|(writer, part)| {
+            let mut entries = (0_u32..).zip(&part.attachments);
+            let (position, entry) = entries.find(|(_, entry)| entry.path == path)?;
+            Some((entry, names::attachment(writer, part.inc, position)))
+        })
     }
 }
 

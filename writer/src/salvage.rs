@@ -3,6 +3,7 @@
 //! It knows how to prove every byte that the parts name, and what may be removed on the way: only
 //! the root, and only when asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use waystation_format::names;
@@ -153,16 +154,17 @@ fn discard(attempt: &Arc<dyn Store>, look: &Look, root: &Root<'_>) -> Result<()>
 }
 
 /// Pages and manifest that are there and are not what the parts derive.
-fn differing(attempt: &Arc<dyn Store>, look: &Look, root: &Root<'_>) -> Result<Vec<String>> {
+fn differing(attempt: &Arc<dyn Store>, look: &Look, root: &Root<'_>) -> Result<BTreeSet<String>> {
     let is_root = |name: &String| {
         name == names::MANIFEST
             || names::parse_tensors_page(name).is_some()
             || names::parse_records_page(name).is_some()
     };
-    let mut wrong: Vec<String> = look.files.keys().filter(|name| is_root(name)).cloned().collect();
+    let mut wrong: BTreeSet<String> =
+        look.files.keys().filter(|name| is_root(name)).cloned().collect();
     root.each(&mut |name, bytes| {
         if !differs(attempt, look, name, bytes)? {
-            wrong.retain(|other| other != name);
+            wrong.remove(name);
         }
         Ok(())
     })?;
