@@ -21,8 +21,8 @@
 //! an exact cover is never refused. If not, its coefficients are below the field's size, so it
 //! stays non-zero in the field, and a polynomial of degree k is 0 at a random point with
 //! probability at most k / 2^61, which is below 2^-57 for 8 axes (Schwartz-Zippel). The point is
-//! a keyed hash drawn afresh for each check, so nobody can aim at it. Time is linear in chunks
-//! and memory constant, whatever the boxes are.
+//! a keyed hash whose key this process draws at random, so nobody can aim at it. Time is linear
+//! in chunks and memory constant, whatever the boxes are.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -73,7 +73,6 @@ struct Bundle {
 /// Tensors that must be cut alike: one that is flat accompanies the others of its name and shape.
 fn groups(tensors: &[&Tensor]) -> Vec<Vec<usize>> {
     type Name<'t> = (&'t str, &'t str, &'t [(String, u64)], &'t [u64]);
-    let name = |tensor: &Tensor| -> bool { tensor.block.is_some() };
     let mut named: BTreeMap<Name<'_>, Vec<usize>> = BTreeMap::new();
     for (at, tensor) in tensors.iter().enumerate() {
         let identity = &tensor.identity;
@@ -82,7 +81,8 @@ fn groups(tensors: &[&Tensor]) -> Vec<Vec<usize>> {
     }
     let mut groups = Vec::new();
     for members in named.into_values() {
-        let flat = members.iter().any(|&at| tensors.get(at).is_some_and(|tensor| name(tensor)));
+        let flat =
+            members.iter().any(|&at| tensors.get(at).is_some_and(|tensor| tensor.block.is_some()));
         if flat {
             groups.push(members);
         } else {

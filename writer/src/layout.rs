@@ -140,7 +140,8 @@ impl<'t> Open<'t> {
     }
 }
 
-/// What a chunk adds to a header at most: a character of its key may need six (`\u001f`).
+/// What a chunk adds to a header at most: a character of its key may need a `\` before it. Names
+/// have no control characters, which alone would need more.
 fn entry_bytes(slot: &Slot<'_>) -> Result<u64> {
     let what = "length of a header";
     let key = arith::mul(put::length(slot.key.as_bytes()), 2, what)?;
