@@ -62,7 +62,8 @@ pub(crate) struct Target {
     /// The directory to make; it must not exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// A run: the checkpoint is made in it as step-…, and its path printed.
+    /// A run: the checkpoint is made in it as step-… of a new timeline, so it is what jobs will resume from; its path is
+    /// printed.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<PathBuf>,
 }
@@ -72,7 +73,7 @@ pub(crate) struct Target {
 #[command(after_help = "\
 The weights of a directory are the files that its model.safetensors.index.json names, else its
 model.safetensors, else all its *.safetensors; every other file becomes an attachment under its
-relative path, but for .git and .cache, which are left out.
+relative path, but for .git and .cache at the top, which are left out.
 
 Examples:
   waystation import model.safetensors --out ckpt
@@ -203,7 +204,8 @@ pub(crate) struct Export {
     /// Roles to write [default: param and buffer]. May be given again.
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Vec<String>,
-    /// Begin another file before one gets larger than this; K, M and G are powers of 1000.
+    /// Begin another file before the tensors of one take more than this (a larger tensor has one of its own); K, M and G
+    /// are powers of 1000.
     #[arg(long, value_name = "BYTES", default_value = "5G", value_parser = parse_bytes)]
     pub(crate) max_shard_size: u64,
 }
@@ -221,6 +223,7 @@ pub(crate) struct Reshard {
     pub(crate) checkpoint: PathBuf,
     #[command(flatten)]
     pub(crate) target: Target,
+    /// How many writers to split the data over.
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) writers: u32,
 }
@@ -312,9 +315,10 @@ pub(crate) struct Gc {
 
 /// Commit an attempt whose writers are done. May be run again, and by several at once.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  waystation commit runs/minilm/step-000000001000-0000000390ab12cd --deadline 600"
-)]
+#[command(after_help = "\
+A newer timeline in the run fences an older attempt: `salvage` finishes one on purpose.
+
+Example:\n  waystation commit runs/minilm/step-000000001000-0000000390ab12cd --deadline 600")]
 pub(crate) struct Commit {
     /// An attempt: a directory that writers wrote into.
     #[arg(value_name = "DIR")]
@@ -340,15 +344,16 @@ pub(crate) struct Salvage {
 
 /// Mark a checkpoint as not to be resumed from; `latest` skips it.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  waystation reject runs/a/step-000000002000-0000000390ab12cd --reason 'loss spike'"
-)]
+#[command(after_help = "\
+To take it back, remove the file `rejected` from it.
+
+Example:\n  waystation reject runs/a/step-000000002000-0000000390ab12cd --reason 'loss spike'")]
 pub(crate) struct Reject {
     /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
     pub(crate) checkpoint: PathBuf,
     /// Why, for whoever meets the marker.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
 }
 
@@ -411,7 +416,7 @@ pub(crate) struct BenchChunks {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  waystation bench io --bytes 1G --rounds 5")]
 pub(crate) struct BenchIo {
-    /// Bytes of tensor data.
+    /// Bytes of tensor data, rounded up to 64 MiB. Figures of less than a few hundred mean little.
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_bytes)]
     pub(crate) bytes: u64,
     /// Pairs of runs; the median of their ratios is printed.

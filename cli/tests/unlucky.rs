@@ -125,6 +125,9 @@ fn nothing_is_made_in_a_checkpoint() {
     for command in [
         "import model --out ckpt/in",
         "import model --run ckpt/in",
+        "import model --run ckpt",
+        "import model --run ckpt/in/deep",
+        "reshard ckpt --run ckpt --writers 2",
         "import model --out link/in",
         "reshard ckpt --out ckpt/in --writers 2",
         "copy ckpt ckpt/in",
@@ -134,6 +137,62 @@ fn nothing_is_made_in_a_checkpoint() {
         assert_eq!((&error["code"], &error["rule"]), (&"bad-argument".into(), &"dir.flat".into()));
     }
     assert_eq!(before, tree(&program.path("ckpt")));
+}
+
+#[test]
+fn an_attempt_is_no_place_for_a_run() {
+    let program = Program::new();
+    let ckpt = program.checkpoint();
+    for name in ["waystation.commit", "manifest.json"] {
+        fs::remove_file(ckpt.join(name)).unwrap();
+    }
+    for command in ["import model --run ckpt", "import model --out ckpt/in"] {
+        assert_eq!(program.json(command, 2)["error"]["rule"], "dir.flat", "{command}");
+    }
+    // What got in by other means does not keep the attempt from being finished.
+    fs::create_dir(ckpt.join("step-000000000000-0000000100000000")).unwrap();
+    let verify = program.json("verify ckpt", 1);
+    assert_eq!(
+        verify["findings"].as_array().unwrap().len(),
+        1,
+        "only that it is not committed: {verify}"
+    );
+    assert_eq!(program.run("commit ckpt").exit, 0);
+}
+
+#[test]
+fn paths_lead_where_they_lead() {
+    let program = Program::new();
+    let ckpt = program.checkpoint();
+    let inside = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waystation"));
+        command.args(arguments).current_dir(&ckpt).output().unwrap()
+    };
+    for arguments in [
+        &["export", ".", "--out", "../hf"][..],
+        &["copy", ".", "../copy"],
+        &["reshard", ".", "--out", "../three", "--writers", "3"],
+        &["reshard", ".", "--run", "../runs/new", "--writers", "2"],
+    ] {
+        let output = inside(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    assert_eq!(inside(&["copy", ".", "in"]).status.code(), Some(2));
+    assert_eq!(inside(&["copy", ".", "../model/../ckpt/in"]).status.code(), Some(2));
+}
+
+#[test]
+fn json_and_a_format_do_not_go_together() {
+    let program = Program::new();
+    program.checkpoint();
+    for more in ["--format npy", "--format raw", "-o file"] {
+        assert_eq!(program.json(&format!("cat ckpt b {more}"), 2)["error"]["code"], "bad-argument");
+    }
+    assert!(!program.path("file").exists());
 }
 
 #[test]

@@ -17,6 +17,11 @@ use crate::{elements, npy, output, region_arg};
 const PIECE_BYTES: u64 = 4 << 20;
 
 pub(super) fn run(args: &Cat, context: &Context) -> Result<u8> {
+    if context.json && (args.format != CatFormat::Text || args.output.is_some()) {
+        let message =
+            "--json prints the values as one object: expected it without --format and --output";
+        return Err(Error::new(Code::BadArgument, message));
+    }
     let checkpoint = open_checkpoint(&args.checkpoint, context)?;
     let identity = find(&checkpoint, args)?;
     let tensor = checkpoint.tensor(&identity)?;

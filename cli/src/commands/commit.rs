@@ -38,7 +38,8 @@ fn say(context: &Context, path: &str, digest: Digest, already: bool) -> Result<u
         let object = json!({ "path": path, "digest": digest.to_string(), "already": already });
         output::object(&object)?;
     } else {
-        let how = if already { "is whole and had its commit file already" } else { "is committed" };
+        let how =
+            if already { "is complete; its commit file was there already" } else { "is committed" };
         output::line(&format!("{path} {how}: {digest}"))?;
     }
     Ok(0)

@@ -3,12 +3,13 @@
 use serde_json::json;
 use waystation_format::Result;
 
-use super::{Context, target};
+use super::{Context, refuse_run, target};
 use crate::args::Copy;
 use crate::output;
 
 pub(super) fn run(args: &Copy, context: &Context) -> Result<u8> {
     let from = waystation_store::open_path(&args.checkpoint)?;
+    refuse_run(&from, &args.checkpoint)?;
     let (parent, name) = target::parent_and_name(&args.to)?;
     let was_there = std::fs::symlink_metadata(&args.to).is_ok();
     let done = waystation_writer::copy_into(&from, &parent, &name, &context.bars);

@@ -25,18 +25,23 @@ pub(super) fn run(args: &Gc, context: &Context) -> Result<u8> {
         output::object(&json!({ "dry_run": args.dry_run, "items": items }))?;
         return Ok(exit);
     }
+    if report.items.is_empty() {
+        output::line("no attempts")?;
+    }
     for item in &report.items {
         let fate = match &item.fate {
             Fate::Kept => "keep".to_owned(),
             Fate::Removed if args.dry_run => "would remove".to_owned(),
             Fate::Removed => "removed".to_owned(),
             Fate::Left { subdirectory } => {
-                format!("left: it holds the directory {subdirectory:?}, and")
+                format!(
+                    "emptied, but left: it holds the directory {subdirectory:?}, which is not ours; it"
+                )
             }
-            Fate::Failed(e) => format!("FAILED: {e},"),
+            Fate::Failed(e) => format!("FAILED: {e}; it"),
             _ => "unknown".to_owned(),
         };
-        output::line(&format!("{}  {fate}  {}", item.name, why(item.why)))?;
+        output::line(&format!("{}  {fate} {}", item.name, why(item.why)))?;
     }
     Ok(exit)
 }
@@ -53,7 +58,7 @@ fn why(why: Why) -> &'static str {
         Why::NothingBetter => "is rejected, and there is nothing better",
         Why::Pinned => "is pinned",
         Why::Writing => "may still be written",
-        Why::Elsewhere => "is being removed by another keeper",
+        Why::Elsewhere => "is being removed by another keeper, or was until a minute ago",
         Why::Committed => "was committed a moment ago",
         Why::Damaged => "is damaged; look at it with verify",
         Why::Older => "is older than those kept",

@@ -85,8 +85,8 @@ fn open_checkpoint(path: &Path, context: &Context) -> Result<Checkpoint> {
 /// Refuses a run where a checkpoint or an attempt is meant.
 fn refuse_run(store: &Arc<dyn Store>, path: &Path) -> Result<()> {
     let all = store.list()?;
-    let has = |name: &str| all.iter().any(|listed| listed.name == name);
-    if !has(names::COMMIT) && all.iter().any(|l| names::parse_attempt_dir(&l.name).is_some()) {
+    let ours = all.iter().any(|listed| is_ours(&listed.name));
+    if !ours && all.iter().any(|l| names::parse_attempt_dir(&l.name).is_some()) {
         let advice = "this is a run, not a checkpoint: expected one of its step-… directories, as \
                       `waystation list` and `waystation latest` print";
         return Err(Error::new(Code::BadArgument, advice).in_file(path.display().to_string()));
@@ -94,11 +94,15 @@ fn refuse_run(store: &Arc<dyn Store>, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether a name stands in checkpoints and attempts only, never in a run.
+fn is_ours(name: &str) -> bool {
+    name == names::COMMIT || name == names::MANIFEST || names::parse_part(name).is_some()
+}
+
 /// Opens a run. A checkpoint in its place would look like a run without attempts.
 fn open_run(path: &Path) -> Result<Arc<dyn Store>> {
     let run = waystation_store::open_path(path)?;
-    let ours = |name: &str| name == names::COMMIT || names::parse_part(name).is_some();
-    if run.list()?.iter().any(|listed| ours(&listed.name)) {
+    if run.list()?.iter().any(|listed| is_ours(&listed.name)) {
         let advice = "this is a checkpoint, not a run: expected the directory that holds it";
         return Err(Error::new(Code::BadArgument, advice).in_file(path.display().to_string()));
     }

@@ -83,7 +83,7 @@ pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
             output::note(&finding.to_string());
         }
         let advice = "do not resume from it; `waystation reject` makes `latest` pass over it";
-        output::note(&format!("{path}: {} findings: {advice}", findings.len()));
+        output::note(&format!("{path} is damaged: {advice}"));
     }
     Ok(findings.iter().map(output::exit_code).max().unwrap_or(0))
 }

@@ -63,15 +63,16 @@ pub(super) fn open_or_make_run(path: &Path) -> Result<Arc<dyn Store>> {
     waystation_store::open_or_make_path(path)
 }
 
-/// Refuses a path below a checkpoint or attempt; it and the last of its parents need not exist yet.
+/// Refuses a path that is a checkpoint or attempt, or leads into one. Its end need not exist yet; what
+/// does is looked at under its real name, so that `..` and links lead where they lead.
 fn check_outside(path: &Path) -> Result<()> {
-    for above in path.ancestors().skip(1) {
+    let real = path.ancestors().find_map(|above| {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let Ok(real) = std::fs::canonicalize(above) else { continue };
-        let name = real.file_name().and_then(|name| name.to_str());
-        if name.is_some_and(|name| names::parse_attempt_dir(name).is_some())
-            || std::fs::symlink_metadata(real.join(names::COMMIT)).is_ok()
-        {
+        std::fs::canonicalize(above).ok()
+    });
+    for above in real.iter().flat_map(|real| real.ancestors()) {
+        let name = above.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| names::parse_attempt_dir(name).is_some()) || holds_parts(above) {
             let message =
                 "expected a directory outside of any checkpoint, found one in a checkpoint";
             let error = Error::rule(Code::BadArgument, rule::DIR_FLAT, message);
@@ -79,6 +80,14 @@ fn check_outside(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a directory is a checkpoint, or an attempt with at least one part. One that cannot be read is none.
+fn holds_parts(directory: &Path) -> bool {
+    let store = waystation_store::open_path(directory);
+    store
+        .and_then(|store| store.list())
+        .is_ok_and(|all| all.iter().any(|l| super::is_ours(&l.name)))
 }
 
 /// Makes the directory, exclusively and durably.

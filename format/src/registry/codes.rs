@@ -529,9 +529,7 @@ impl Code {
             Code::DeriveMismatch => {
                 "The root was not made from these parts: salvage derives it again."
             }
-            Code::NotRegular => {
-                "Put the file itself there: not a link, a directory, a pipe or a device."
-            }
+            Code::NotRegular => "Something of another kind is there than the message expects.",
             Code::NameDisagrees => "Give the directory back its name, or open it by path.",
             Code::DigestMismatch => {
                 "Take the file from another copy; a manifest or page can be made again with `waystation salvage --discard-root`."
@@ -546,8 +544,12 @@ impl Code {
             Code::NotCommitted => {
                 "Take an older checkpoint; if all parts are there, `waystation commit` or `waystation salvage` finishes it."
             }
-            Code::Deleted => "Take another checkpoint; `waystation gc` finishes the removal.",
-            Code::FileMissing => "Copy it from where the checkpoint came from.",
+            Code::Deleted => {
+                "Take another checkpoint; `waystation gc` finishes the removal once the marker is a minute old."
+            }
+            Code::FileMissing => {
+                "Copy it from where the checkpoint came from; a manifest or page can be made again with `waystation salvage`."
+            }
             Code::LengthMismatch => "The copy was cut short or written over: copy it again.",
             Code::WriterMissing => {
                 "Wait for the missing writers, or give the attempt up and save again."
@@ -564,11 +566,11 @@ impl Code {
             Code::IoDenied => "Check permissions.",
             Code::IoFull => "Free space and begin again; what was committed is untouched.",
             Code::CommitUnknown => "Read the directory again before cleaning anything up.",
-            Code::Interrupted => "Nothing was committed.",
-            Code::Exists => "Nothing is ever replaced: choose another name.",
-            Code::NotFound => {
-                "Check the path or the name; `waystation inspect --tensors` lists the tensors and attachments of a checkpoint."
+            Code::Interrupted => "Stopped as asked.",
+            Code::Exists => {
+                "Nothing is ever replaced: choose another name, or remove what is there if it is an unfinished leftover."
             }
+            Code::NotFound => "Check the path and the name.",
             Code::BadRegion => {
                 "Give start and extent within the shape, which `waystation inspect --tensors` prints."
             }
@@ -576,7 +578,9 @@ impl Code {
             Code::CommitConflict => {
                 "Look at what is there; `waystation salvage --discard-root` takes it away when it is damaged."
             }
-            Code::Fenced => "Stop: the newer job owns the run.",
+            Code::Fenced => {
+                "Stop: the newer job owns the run. `waystation salvage` finishes an older attempt on purpose."
+            }
             Code::Poisoned => "Begin a new attempt.",
             Code::Kept => "Unpin it, or commit a newer one first.",
             Code::Ambiguous => "Remove the part that does not belong.",

@@ -141,7 +141,12 @@ impl Check<'_> {
     fn everything(&mut self, directory: &Directory, quick: bool) -> Result<Option<Digest>> {
         self.keep(check_not_deleted(directory));
         let digest = self.keep(read_commit(self.store, directory));
-        let raw = self.keep(read_manifest(self.store, directory, Budget::default()));
+        let raw = read_manifest(self.store, directory, Budget::default());
+        if digest.is_none() && raw.as_ref().is_err_and(|e| e.code() == Code::FileMissing) {
+            // Nothing names a manifest that was never made.
+            return Ok(None);
+        }
+        let raw = self.keep(raw);
         let Some(raw) = raw else { return Ok(digest) };
         if let Some(digest) = &digest {
             let agree = check_digest(&raw, digest, rule::INTEGRITY_MANIFEST);
