@@ -57,6 +57,8 @@ impl Record {
     pub fn new(kind: &str, name: &str, coordinate: Coordinate, value: &Value) -> Result<Self> {
         check_name(kind, "record kind")?;
         check_name(name, "record name")?;
+        // Bounds the depth, before anything walks the tree.
+        let encoded = value.encode()?;
         check_value(kind, value)?;
         let key = RecordKey { kind: kind.to_owned(), name: name.to_owned(), coordinate };
         let mut json = Encoder::new();
@@ -70,7 +72,7 @@ impl Record {
         json.member("name");
         json.string(name);
         json.member("value");
-        json.raw(&value.encode()?);
+        json.raw(&encoded);
         json.end_object();
         Ok(Self { key, json: json.into_string().into_boxed_str() })
     }

@@ -10,7 +10,7 @@ use waystation_format::names;
 use waystation_format::part::Part;
 use waystation_format::{Code, Error, Result, commit_file, rule};
 use waystation_reader::Progress;
-use waystation_store::Store;
+use waystation_store::{Kind, Store};
 
 use crate::check::{self, DigestCheck, ShardCheck};
 use crate::commit::{self, Committed};
@@ -144,6 +144,14 @@ fn discard(attempt: &Arc<dyn Store>, look: &Look, root: &Root<'_>) -> Result<()>
     let commit = differs(attempt, look, names::COMMIT, &commit_file::encode(&root.digest))?;
     if differing.is_empty() && !commit {
         return Ok(());
+    }
+    // What cannot be removed must be seen before anything is.
+    let removed = differing.iter().map(String::as_str).chain([names::COMMIT]);
+    for name in removed {
+        if look.files.get(name).is_some_and(|stat| stat.kind == Kind::Directory) {
+            let message = "expected a file of the root that can be discarded, found a directory";
+            return Err(Error::rule(Code::NotRegular, rule::DIR_REGULAR, message).in_file(name));
+        }
     }
     attempt.remove(names::COMMIT)?;
     attempt.sync()?;

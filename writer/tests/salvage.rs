@@ -11,7 +11,7 @@ mod support;
 
 use std::sync::Arc;
 
-use waystation_format::{Code, Dtype, crc, names};
+use waystation_format::{Code, Dtype, crc, names, rule};
 use waystation_reader::NoProgress;
 use waystation_store::{MemoryFs, Store};
 use waystation_writer::{CommitOptions, SalvageOptions, commit, salvage};
@@ -39,6 +39,22 @@ fn an_attempt_that_nobody_committed_is_saved_as_its_committer_would() {
     check_equal(&attempt, &models);
     let again = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();
     assert_eq!((again.digest, again.already), (saved.digest, true));
+}
+
+#[test]
+fn a_root_that_cannot_be_discarded_loses_nothing() {
+    let (_, _, attempt, _) = parts();
+    let whole = salvage(&attempt, &SalvageOptions::new(), &NoProgress).unwrap();
+    let before: Vec<String> = attempt.list().unwrap().into_iter().map(|l| l.name).collect();
+    // A page that nothing derives, and that is no file.
+    attempt.make_dir("tensors-00001.json").unwrap();
+    let e = salvage(&attempt, &with_discard(), &NoProgress).unwrap_err();
+    assert_eq!((e.code(), e.rule_id()), (Code::NotRegular, Some(rule::DIR_REGULAR)));
+    attempt.remove_dir("tensors-00001.json").unwrap();
+    let after: Vec<String> = attempt.list().unwrap().into_iter().map(|l| l.name).collect();
+    assert_eq!(before, after, "the commit file is still there");
+    let again = salvage(&attempt, &with_discard(), &NoProgress).unwrap();
+    assert_eq!((again.digest, again.already), (whole.digest, true));
 }
 
 /// One bit of every region of every file that the parts name.
