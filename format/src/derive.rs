@@ -19,10 +19,10 @@ mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Result;
 use crate::attachment;
 use crate::manifest::{Manifest, PartSummary};
 use crate::part::{Omitted, OmittedReason, Part};
-use crate::{Code, Error, Result, limits, rule};
 
 /// A page that [`derive()`] has made: the whole file, to be put under its computed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +50,12 @@ pub enum Derived<'a> {
 ///
 /// # Errors
 ///
-/// The first breach in this order: session ([`Code::PartDisagree`]), [`Code::DuplicateWriter`],
-/// [`Code::WriterMissing`], attachments ([`Code::BadPath`]), extensions ([`Code::PartDisagree`]);
-/// then by identity key [`Code::TensorConflict`] or [`Code::AliasConflict`], then
-/// [`Code::CoverGap`] or [`Code::CoverOverlap`]; then [`Code::BadAlias`], [`Code::NameConflict`],
-/// [`Code::InventoryMismatch`]; then [`Code::RecordConflict`], [`Code::RecordGrid`]; then the manifest's size ([`Code::Limit`]). Counts and sizes of pages
-/// are [`Code::Limit`] where they are exceeded. Errors of `sink` are passed on.
+/// The first breach in this order: session ([`Code::PartDisagree`](crate::Code::PartDisagree)), [`Code::DuplicateWriter`](crate::Code::DuplicateWriter),
+/// [`Code::WriterMissing`](crate::Code::WriterMissing), attachments ([`Code::BadPath`](crate::Code::BadPath)), extensions ([`Code::PartDisagree`](crate::Code::PartDisagree));
+/// then by identity key [`Code::TensorConflict`](crate::Code::TensorConflict) or [`Code::AliasConflict`](crate::Code::AliasConflict), then
+/// [`Code::CoverGap`](crate::Code::CoverGap) or [`Code::CoverOverlap`](crate::Code::CoverOverlap); then [`Code::BadAlias`](crate::Code::BadAlias), [`Code::NameConflict`](crate::Code::NameConflict),
+/// [`Code::InventoryMismatch`](crate::Code::InventoryMismatch); then [`Code::RecordConflict`](crate::Code::RecordConflict), [`Code::RecordGrid`](crate::Code::RecordGrid); then the manifest's size ([`Code::Limit`](crate::Code::Limit)). Counts and sizes of pages
+/// are [`Code::Limit`](crate::Code::Limit) where they are exceeded. Errors of `sink` are passed on.
 pub fn derive(parts: &[Part], sink: &mut dyn FnMut(Derived<'_>) -> Result<()>) -> Result<Vec<u8>> {
     let parts = session::in_order(parts)?;
     let common = session::merged(&parts)?;
@@ -72,16 +72,7 @@ pub fn derive(parts: &[Part], sink: &mut dyn FnMut(Derived<'_>) -> Result<()>) -
         records,
         tensors: entries.pages,
     };
-    let bytes = manifest.encode()?;
-    if u64::try_from(bytes.len()).is_ok_and(|n| n <= limits::MANIFEST_BYTES) {
-        return Ok(bytes);
-    }
-    let message = format!(
-        "expected a manifest of at most {} bytes (manifest-bytes), found {}",
-        limits::MANIFEST_BYTES,
-        bytes.len()
-    );
-    Err(Error::rule(Code::Limit, rule::DERIVE_SIZES, message))
+    manifest.encode()
 }
 
 /// What the parts say is not there: for each component and reason the names of all.

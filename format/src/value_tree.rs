@@ -185,7 +185,7 @@ impl Place<'_> {
             Step::Top => {}
             Step::Member(name) => {
                 text.push('/');
-                text.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                text.push_str(&crate::json::pointer_step(name));
             }
             Step::Item(index) => {
                 text.push('/');

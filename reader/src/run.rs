@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use waystation_format::names::{self, Marker};
-use waystation_format::{Attempt, Class, Code, Digest, Error, Result, rule};
+use waystation_format::{Attempt, Class, Code, Digest, Error, Result, limits, rule};
 use waystation_store::{Kind, Store};
 
 use crate::complete::{Directory, Root, check_not_deleted, complete, read_file};
@@ -14,9 +14,6 @@ use crate::options::Budget;
 
 /// Times that a run without a checkpoint is looked at while it changes.
 const LOOKS: usize = 100;
-
-/// Longest reason in a `rejected` marker.
-const REASON_BYTES: u64 = 4096;
 
 /// An attempt of a run.
 #[derive(Debug)]
@@ -99,8 +96,8 @@ impl Marks {
             match Marker::parse(&listed.name) {
                 Some(Marker::Deleted) => marks.deleted = true,
                 Some(Marker::Rejected) => {
-                    let text =
-                        listed.stat.kind == Kind::Regular && listed.stat.bytes <= REASON_BYTES;
+                    let text = listed.stat.kind == Kind::Regular
+                        && listed.stat.bytes <= limits::REASON_BYTES;
                     marks.rejected = Some(if text { reason(store)? } else { String::new() });
                 }
                 Some(Marker::Pin(name)) => marks.pins.push(name),
@@ -257,7 +254,7 @@ fn files_bytes(root: &Root) -> Result<u64> {
 }
 
 fn reason(store: &dyn Store) -> Result<String> {
-    let raw = read_file(store, names::REJECTED, REASON_BYTES, Budget::default())?;
+    let raw = read_file(store, names::REJECTED, limits::REASON_BYTES, Budget::default())?;
     Ok(String::from_utf8(raw).unwrap_or_default())
 }
 

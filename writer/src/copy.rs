@@ -18,9 +18,6 @@ use crate::marks;
 use crate::put;
 use crate::workers;
 
-/// Longest `rejected` marker that is carried over, in bytes.
-const REASON_BYTES: u64 = 4096;
-
 /// What was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
@@ -89,7 +86,7 @@ pub fn copy(from: &Arc<dyn Store>, to: &Arc<dyn Store>, progress: &dyn Progress)
     check_all(to, &named)?;
     let _: bool = put::put_checked(to, names::MANIFEST, &raw)?;
     if from.stat(names::REJECTED)?.is_some() {
-        let reason = match gather::read_all(from, names::REJECTED, REASON_BYTES) {
+        let reason = match gather::read_all(from, names::REJECTED, limits::REASON_BYTES) {
             // Whatever it is, it rejects.
             Err(e) if matches!(e.code(), Code::NotRegular | Code::Limit) => Vec::new(),
             read => read?,

@@ -6,13 +6,10 @@
 use std::sync::Arc;
 
 use waystation_format::names::{self, Marker};
-use waystation_format::{Code, Error, Result, rule};
+use waystation_format::{Code, Error, Result, limits, rule};
 use waystation_store::{Put, Store};
 
 use crate::put;
-
-/// Longest reason of a `rejected` marker, in bytes.
-const REASON_BYTES: usize = 4096;
 
 /// Says that nobody should resume from the checkpoint, and why. `latest` skips it from then on.
 ///
@@ -21,9 +18,9 @@ const REASON_BYTES: usize = 4096;
 /// `bad-argument` for a reason above 4096 bytes; `exists` when it is rejected for another reason;
 /// `not-committed`, `deleted`; the store's.
 pub fn reject(checkpoint: &Arc<dyn Store>, reason: &str) -> Result<()> {
-    if reason.len() > REASON_BYTES {
-        let message =
-            format!("expected a reason of up to {REASON_BYTES} bytes, found {}", reason.len());
+    if put::length(reason.as_bytes()) > limits::REASON_BYTES {
+        let most = limits::REASON_BYTES;
+        let message = format!("expected a reason of up to {most} bytes, found {}", reason.len());
         return Err(Error::new(Code::BadArgument, message));
     }
     check_kept(checkpoint)?;

@@ -112,7 +112,8 @@ pub(super) fn check_extensions(parts: &[&Part]) -> Result<()> {
             let agree = extension.keep == expected.keep
                 && (!extension.keep || extension.value == expected.value);
             if !agree {
-                let member = format!("extensions/{}", extension.feature.replace('/', "~1"));
+                let member =
+                    format!("extensions/{}", crate::json::pointer_step(&extension.feature));
                 return Err(disagree(&member, first, part, rule::DERIVE_KEEP));
             }
         }

@@ -60,3 +60,5 @@ pub const LARGE_CHUNK_BYTES: u64 = 65_536;
 pub const PAGE_ALIGN: u64 = 4096;
 /// Alignment of small chunks. Unit: bytes.
 pub const SMALL_ALIGN: u64 = 256;
+/// Length of the reason in a rejected marker. Unit: bytes.
+pub const REASON_BYTES: u64 = 4096;
