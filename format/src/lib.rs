@@ -49,5 +49,8 @@ pub use part::{Part, PartContent};
 pub use record::{Record, RecordKey};
 pub use region::Region;
 pub use registry::rules as rule;
-pub use registry::{Class, Code, Dtype, Presence, Role, ShardClass, limits};
+pub use registry::{
+    Advance, Class, Code, Dtype, Grade, OrderAlgorithm, Presence, RngAlgorithm, RngCache, Role,
+    ScheduleAlgorithm, ShardClass, limits,
+};
 pub use session::{Attempt, Incarnation};

@@ -87,6 +87,43 @@ fn table(name: &str, registry: &Registry, rules: &[Rule]) -> Option<String> {
             &["kind", "meaning"],
             registry.kinds.iter().map(|k| [code(&k.id), k.meaning.clone()]),
         ),
+        "rng-algorithms" => rows(
+            &["algorithm", "bytes", "state, in order", "legal", "output", "is"],
+            registry.algorithms.iter().map(|a| {
+                let legal = if a.legal.is_empty() { "every state" } else { &a.legal };
+                let output = if a.canary { format!("u{}", a.width) } else { "—".to_owned() };
+                [
+                    code(&a.id),
+                    a.bytes.to_string(),
+                    a.layout.clone(),
+                    legal.to_owned(),
+                    output,
+                    a.meaning.clone(),
+                ]
+            }),
+        ),
+        "rng-caches" => rows(
+            &["cache", "bits", "is"],
+            registry.caches.iter().map(|c| [code(&c.id), c.bits.to_string(), c.meaning.clone()]),
+        ),
+        "orders" => rows(
+            &["order", "computed", "parameters", "is"],
+            registry.orders.iter().map(|o| {
+                let computed = if o.computed { "yes" } else { "no" };
+                [code(&o.id), computed.to_owned(), o.parameters.clone(), o.meaning.clone()]
+            }),
+        ),
+        "schedules" => rows(
+            &["schedule", "parameters", "value at position p"],
+            registry
+                .schedules
+                .iter()
+                .map(|s| [code(&s.id), s.parameters.clone(), s.meaning.clone()]),
+        ),
+        "grades" => rows(
+            &["grade", "means"],
+            registry.grades.iter().map(|g| [code(&g.id), g.meaning.clone()]),
+        ),
         "rules" => rows(
             &["rule", "who", "depth", "codes", "chapter"],
             rules.iter().map(|r| {
@@ -129,6 +166,11 @@ mod tests {
             slots: vec![],
             features: vec![],
             kinds: vec![Kind { id: "ema".into(), meaning: "a | b".into() }],
+            algorithms: vec![],
+            caches: vec![],
+            orders: vec![],
+            schedules: vec![],
+            grades: vec![],
         }
     }
 

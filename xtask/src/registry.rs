@@ -20,6 +20,11 @@ pub(crate) struct Registry {
     pub(crate) slots: Vec<Slot>,
     pub(crate) features: Vec<Feature>,
     pub(crate) kinds: Vec<Kind>,
+    pub(crate) algorithms: Vec<Algorithm>,
+    pub(crate) caches: Vec<Cache>,
+    pub(crate) orders: Vec<Order>,
+    pub(crate) schedules: Vec<Schedule>,
+    pub(crate) grades: Vec<Grade>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,6 +128,66 @@ pub(crate) struct Kind {
     pub(crate) meaning: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Algorithm {
+    pub(crate) id: String,
+    /// Name of the variant in Rust.
+    pub(crate) rust: String,
+    pub(crate) bytes: u64,
+    pub(crate) width: u32,
+    pub(crate) advance: Advance,
+    pub(crate) canary: bool,
+    pub(crate) layout: String,
+    pub(crate) legal: String,
+    pub(crate) meaning: String,
+}
+
+/// What drawing does to a state.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Advance {
+    Draw,
+    Block,
+    Key,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cache {
+    pub(crate) id: String,
+    pub(crate) bits: u32,
+    pub(crate) meaning: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Order {
+    pub(crate) id: String,
+    /// Name of the variant in Rust.
+    pub(crate) rust: String,
+    pub(crate) computed: bool,
+    pub(crate) parameters: String,
+    pub(crate) meaning: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Schedule {
+    pub(crate) id: String,
+    /// Name of the variant in Rust.
+    pub(crate) rust: String,
+    pub(crate) parameters: String,
+    pub(crate) meaning: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Grade {
+    pub(crate) id: String,
+    pub(crate) meaning: String,
+}
+
 impl Registry {
     /// Reads every file of `folder`.
     pub(crate) fn load(folder: &Path) -> Result<Self> {
@@ -135,6 +200,11 @@ impl Registry {
             slots: table(folder, "slots", "slot")?,
             features: table(folder, "features", "feature")?,
             kinds: table(folder, "record-kinds", "kind")?,
+            algorithms: table(folder, "rng-algorithms", "algorithm")?,
+            caches: table(folder, "rng-caches", "cache")?,
+            orders: table(folder, "orders", "order")?,
+            schedules: table(folder, "schedules", "schedule")?,
+            grades: table(folder, "grades", "grade")?,
         })
     }
 
@@ -149,6 +219,11 @@ impl Registry {
         twice("slots", self.slots.iter().map(|s| format!("{} {}", s.role, s.id)), &mut found);
         twice("features", self.features.iter().map(|f| f.id.clone()), &mut found);
         twice("record-kinds", self.kinds.iter().map(|k| k.id.clone()), &mut found);
+        twice("rng-algorithms", self.algorithms.iter().map(|a| a.id.clone()), &mut found);
+        twice("rng-caches", self.caches.iter().map(|c| c.id.clone()), &mut found);
+        twice("orders", self.orders.iter().map(|o| o.id.clone()), &mut found);
+        twice("schedules", self.schedules.iter().map(|s| s.id.clone()), &mut found);
+        twice("grades", self.grades.iter().map(|g| g.id.clone()), &mut found);
         for code in &self.codes {
             if !self.classes.iter().any(|class| class.id == code.class) {
                 found.push(format!("code {}: no class {}", code.id, code.class));

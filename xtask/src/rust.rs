@@ -1,6 +1,8 @@
 //! Rust for `format/src/registry`, from the registry and the rules. Knows how the items look;
 //! rustfmt lays them out afterwards.
 
+mod state;
+
 use std::fmt::Write as _;
 
 use crate::registry::{HeaderForm, Presence, Registry, ShardClass, Status};
@@ -16,6 +18,10 @@ pub(crate) fn files(registry: &Registry, rules: &[Rule]) -> Vec<(&'static str, S
         ("slots.rs", slots(registry)),
         ("features.rs", features(registry)),
         ("record_kinds.rs", record_kinds(registry)),
+        ("rng.rs", state::rng(registry)),
+        ("orders.rs", state::orders(registry)),
+        ("schedules.rs", state::schedules(registry)),
+        ("grades.rs", state::grades(registry)),
         ("rules.rs", rules_file(rules)),
     ]
 }

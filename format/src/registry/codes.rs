@@ -58,6 +58,14 @@ pub enum Code {
     NotRegular,
     /// A directory's name is not the one that its manifest gives.
     NameDisagrees,
+    /// The state of a registered random algorithm has another length than the registry's or is one that the algorithm cannot be in.
+    BadRngState,
+    /// A cursor stands past the end of its order, or its numbers contradict one another.
+    BadPosition,
+    /// A record names a tensor or parameter that the checkpoint does not have, or a tensor of an optimizer or average belongs to none.
+    Dangling,
+    /// Two statements about the state of training contradict one another, such as the step of the checkpoint and that of its progress.
+    StateDisagree,
     /// A file's SHA-256 is not the one stated for it.
     DigestMismatch,
     /// A chunk's or block's CRC-32C is not the one stated for it.
@@ -68,6 +76,8 @@ pub enum Code {
     HeaderMismatch,
     /// A pad of a shard, or an unused bit of a chunk's last byte, is not zero.
     NonzeroPad,
+    /// The next values that a stream, cursor or schedule recorded are not those that its state gives.
+    CanaryMismatch,
     /// There is no commit file: the attempt never became a checkpoint.
     NotCommitted,
     /// A `deleted` marker says that the checkpoint is being removed.
@@ -94,6 +104,8 @@ pub enum Code {
     BlockBoundary,
     /// A view was asked for where the elements are not one run of mapped bytes.
     NotOneRun,
+    /// What the caller demands to be restored cannot be, to the grade that it demands, on the topology that it asks for.
+    NotExact,
     /// A size or count is above the limit in the registry, or beyond the caller's budget.
     Limit,
     /// A system call failed.
@@ -114,6 +126,8 @@ pub enum Code {
     BadRegion,
     /// An argument is outside its form.
     BadArgument,
+    /// The data source or fingerprint that the caller offers is not the one that the cursor was recorded with.
+    SourceChanged,
     /// The attempt is already committed with other bytes.
     CommitConflict,
     /// A directory of a higher timeline exists: this job has been succeeded by another.
@@ -154,11 +168,16 @@ impl Code {
         Code::DeriveMismatch,
         Code::NotRegular,
         Code::NameDisagrees,
+        Code::BadRngState,
+        Code::BadPosition,
+        Code::Dangling,
+        Code::StateDisagree,
         Code::DigestMismatch,
         Code::CrcMismatch,
         Code::CrcTableMismatch,
         Code::HeaderMismatch,
         Code::NonzeroPad,
+        Code::CanaryMismatch,
         Code::NotCommitted,
         Code::Deleted,
         Code::FileMissing,
@@ -172,6 +191,7 @@ impl Code {
         Code::UnsupportedRole,
         Code::BlockBoundary,
         Code::NotOneRun,
+        Code::NotExact,
         Code::Limit,
         Code::Io,
         Code::IoDenied,
@@ -182,6 +202,7 @@ impl Code {
         Code::NotFound,
         Code::BadRegion,
         Code::BadArgument,
+        Code::SourceChanged,
         Code::CommitConflict,
         Code::Fenced,
         Code::Poisoned,
@@ -218,11 +239,16 @@ impl Code {
             Code::DeriveMismatch => "derive-mismatch",
             Code::NotRegular => "not-regular",
             Code::NameDisagrees => "name-disagrees",
+            Code::BadRngState => "bad-rng-state",
+            Code::BadPosition => "bad-position",
+            Code::Dangling => "dangling",
+            Code::StateDisagree => "state-disagree",
             Code::DigestMismatch => "digest-mismatch",
             Code::CrcMismatch => "crc-mismatch",
             Code::CrcTableMismatch => "crc-table-mismatch",
             Code::HeaderMismatch => "header-mismatch",
             Code::NonzeroPad => "nonzero-pad",
+            Code::CanaryMismatch => "canary-mismatch",
             Code::NotCommitted => "not-committed",
             Code::Deleted => "deleted",
             Code::FileMissing => "file-missing",
@@ -236,6 +262,7 @@ impl Code {
             Code::UnsupportedRole => "unsupported-role",
             Code::BlockBoundary => "block-boundary",
             Code::NotOneRun => "not-one-run",
+            Code::NotExact => "not-exact",
             Code::Limit => "limit",
             Code::Io => "io",
             Code::IoDenied => "io-denied",
@@ -246,6 +273,7 @@ impl Code {
             Code::NotFound => "not-found",
             Code::BadRegion => "bad-region",
             Code::BadArgument => "bad-argument",
+            Code::SourceChanged => "source-changed",
             Code::CommitConflict => "commit-conflict",
             Code::Fenced => "fenced",
             Code::Poisoned => "poisoned",
@@ -283,11 +311,16 @@ impl Code {
             "derive-mismatch" => Code::DeriveMismatch,
             "not-regular" => Code::NotRegular,
             "name-disagrees" => Code::NameDisagrees,
+            "bad-rng-state" => Code::BadRngState,
+            "bad-position" => Code::BadPosition,
+            "dangling" => Code::Dangling,
+            "state-disagree" => Code::StateDisagree,
             "digest-mismatch" => Code::DigestMismatch,
             "crc-mismatch" => Code::CrcMismatch,
             "crc-table-mismatch" => Code::CrcTableMismatch,
             "header-mismatch" => Code::HeaderMismatch,
             "nonzero-pad" => Code::NonzeroPad,
+            "canary-mismatch" => Code::CanaryMismatch,
             "not-committed" => Code::NotCommitted,
             "deleted" => Code::Deleted,
             "file-missing" => Code::FileMissing,
@@ -301,6 +334,7 @@ impl Code {
             "unsupported-role" => Code::UnsupportedRole,
             "block-boundary" => Code::BlockBoundary,
             "not-one-run" => Code::NotOneRun,
+            "not-exact" => Code::NotExact,
             "limit" => Code::Limit,
             "io" => Code::Io,
             "io-denied" => Code::IoDenied,
@@ -311,6 +345,7 @@ impl Code {
             "not-found" => Code::NotFound,
             "bad-region" => Code::BadRegion,
             "bad-argument" => Code::BadArgument,
+            "source-changed" => Code::SourceChanged,
             "commit-conflict" => Code::CommitConflict,
             "fenced" => Code::Fenced,
             "poisoned" => Code::Poisoned,
@@ -348,12 +383,17 @@ impl Code {
             | Code::DuplicateWriter
             | Code::DeriveMismatch
             | Code::NotRegular
-            | Code::NameDisagrees => Class::Malformed,
+            | Code::NameDisagrees
+            | Code::BadRngState
+            | Code::BadPosition
+            | Code::Dangling
+            | Code::StateDisagree => Class::Malformed,
             Code::DigestMismatch
             | Code::CrcMismatch
             | Code::CrcTableMismatch
             | Code::HeaderMismatch
-            | Code::NonzeroPad => Class::Corrupt,
+            | Code::NonzeroPad
+            | Code::CanaryMismatch => Class::Corrupt,
             Code::NotCommitted
             | Code::Deleted
             | Code::FileMissing
@@ -366,7 +406,8 @@ impl Code {
             | Code::UnsupportedDtype
             | Code::UnsupportedRole
             | Code::BlockBoundary
-            | Code::NotOneRun => Class::Unsupported,
+            | Code::NotOneRun
+            | Code::NotExact => Class::Unsupported,
             Code::Limit => Class::Limit,
             Code::Io | Code::IoDenied | Code::IoFull | Code::CommitUnknown | Code::Interrupted => {
                 Class::Io
@@ -375,6 +416,7 @@ impl Code {
             | Code::NotFound
             | Code::BadRegion
             | Code::BadArgument
+            | Code::SourceChanged
             | Code::CommitConflict
             | Code::Fenced
             | Code::Poisoned
@@ -440,6 +482,18 @@ impl Code {
             Code::DeriveMismatch => "The manifest or a page is not what the parts derive.",
             Code::NotRegular => "A named file is a link, a directory, a pipe or a device.",
             Code::NameDisagrees => "A directory's name is not the one that its manifest gives.",
+            Code::BadRngState => {
+                "The state of a registered random algorithm has another length than the registry's or is one that the algorithm cannot be in."
+            }
+            Code::BadPosition => {
+                "A cursor stands past the end of its order, or its numbers contradict one another."
+            }
+            Code::Dangling => {
+                "A record names a tensor or parameter that the checkpoint does not have, or a tensor of an optimizer or average belongs to none."
+            }
+            Code::StateDisagree => {
+                "Two statements about the state of training contradict one another, such as the step of the checkpoint and that of its progress."
+            }
             Code::DigestMismatch => "A file's SHA-256 is not the one stated for it.",
             Code::CrcMismatch => "A chunk's or block's CRC-32C is not the one stated for it.",
             Code::CrcTableMismatch => {
@@ -448,6 +502,9 @@ impl Code {
             Code::HeaderMismatch => "A shard's header is not the one that its part gives.",
             Code::NonzeroPad => {
                 "A pad of a shard, or an unused bit of a chunk's last byte, is not zero."
+            }
+            Code::CanaryMismatch => {
+                "The next values that a stream, cursor or schedule recorded are not those that its state gives."
             }
             Code::NotCommitted => "There is no commit file: the attempt never became a checkpoint.",
             Code::Deleted => "A `deleted` marker says that the checkpoint is being removed.",
@@ -468,6 +525,9 @@ impl Code {
             Code::NotOneRun => {
                 "A view was asked for where the elements are not one run of mapped bytes."
             }
+            Code::NotExact => {
+                "What the caller demands to be restored cannot be, to the grade that it demands, on the topology that it asks for."
+            }
             Code::Limit => {
                 "A size or count is above the limit in the registry, or beyond the caller's budget."
             }
@@ -482,6 +542,9 @@ impl Code {
             }
             Code::BadRegion => "A region has another rank than the tensor or leaves its shape.",
             Code::BadArgument => "An argument is outside its form.",
+            Code::SourceChanged => {
+                "The data source or fingerprint that the caller offers is not the one that the cursor was recorded with."
+            }
             Code::CommitConflict => "The attempt is already committed with other bytes.",
             Code::Fenced => {
                 "A directory of a higher timeline exists: this job has been succeeded by another."
@@ -531,6 +594,16 @@ impl Code {
             }
             Code::NotRegular => "Something of another kind is there than the message expects.",
             Code::NameDisagrees => "Give the directory back its name, or open it by path.",
+            Code::BadRngState => {
+                "The stream cannot be restored: convert the framework's state to its canonical form, see `waystation rng convert`."
+            }
+            Code::BadPosition => {
+                "Save the count of records that completed optimizer steps consumed, within the epoch."
+            }
+            Code::Dangling => "Save the parameter, declare it omitted, or leave its state out.",
+            Code::StateDisagree => {
+                "Take all state at one boundary of an optimizer step, after it and before the next."
+            }
             Code::DigestMismatch => {
                 "Take the file from another copy; a manifest or page can be made again with `waystation salvage --discard-root`."
             }
@@ -541,6 +614,9 @@ impl Code {
                 "The shard was damaged after it was written: take the file from another copy."
             }
             Code::HeaderMismatch => "The shard was damaged or belongs to another attempt.",
+            Code::CanaryMismatch => {
+                "The state is of another moment, another stream or another algorithm than the record says: do not resume from it."
+            }
             Code::NotCommitted => {
                 "Take an older checkpoint; if all parts are there, `waystation commit` or `waystation salvage` finishes it."
             }
@@ -561,6 +637,9 @@ impl Code {
             Code::UnsupportedDtype | Code::UnsupportedRole => "Use a newer reader.",
             Code::BlockBoundary => "Read it whole and quantise again.",
             Code::NotOneRun => "Read the region into a buffer instead.",
+            Code::NotExact => {
+                "Resume on the topology of the record's axes, or accept the lower grade by name."
+            }
             Code::Limit => "The message names the limit.",
             Code::Io => "See the system's message.",
             Code::IoDenied => "Check permissions.",
@@ -575,6 +654,9 @@ impl Code {
                 "Give start and extent within the shape, which `waystation inspect --tensors` prints."
             }
             Code::BadArgument => "Correct what the message names.",
+            Code::SourceChanged => {
+                "Offer the source that the run was trained on; another one is another run."
+            }
             Code::CommitConflict => {
                 "Look at what is there; `waystation salvage --discard-root` takes it away when it is damaged."
             }
