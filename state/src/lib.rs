@@ -5,3 +5,5 @@
 //! finding them in a checkpoint is the reader's business.
 
 #![forbid(unsafe_code)]
+
+pub mod rng;
