@@ -62,3 +62,13 @@ pub const PAGE_ALIGN: u64 = 4096;
 pub const SMALL_ALIGN: u64 = 256;
 /// Length of the reason in a rejected marker. Unit: bytes.
 pub const REASON_BYTES: u64 = 4096;
+/// Raw outputs in the canary of a stream. Unit: outputs.
+pub const CANARY_OUTPUTS: u64 = 64;
+/// Items that the canary of a cursor covers. Unit: items.
+pub const CANARY_ITEMS: u64 = 65_536;
+/// Nodes from the root of a cursor to its deepest leaf. Unit: levels.
+pub const CURSOR_DEPTH: u64 = 8;
+/// Length of a list of ordinals, shard counts or lanes in a record; longer ones of ordinals and counts are tensors. Unit: integers.
+pub const INLINE_ORDINALS: u64 = 65_536;
+/// A validator may leave out a canary whose computation takes more steps than this: an order that must be drawn from its beginning takes one a record. Unit: steps.
+pub const CANARY_STEPS: u64 = 268_435_456;

@@ -243,6 +243,8 @@ pub const RECORD_VALUE: &str = "record.value";
 pub const RECORD_GRID: &str = "record.grid";
 /// A reader MUST carry a record whose kind it does not know, unchanged. (Reader)
 pub const RECORD_UNKNOWN_KIND: &str = "record.unknown-kind";
+/// A reader MUST NOT look into the `value` of a record whose kind it does not know. (Reader)
+pub const RECORD_UNKNOWN_MEMBER: &str = "record.unknown-member";
 /// In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. (Both)
 pub const VALUE_FORM: &str = "value.form";
 /// A reader MUST NOT return bytes of a chunk before it has checked a CRC-32C that covers them: the whole chunk's, or those of the blocks that they lie in. (Reader)
@@ -361,6 +363,108 @@ pub const SECURITY_BENEATH: &str = "security.beneath";
 pub const SECURITY_MAP: &str = "security.map";
 /// A program that prints names or values to a terminal MUST NOT print control characters from them. (Reader)
 pub const SECURITY_TERMINAL: &str = "security.terminal";
+/// All records and tensors of a checkpoint MUST be of one moment: after an optimizer step is complete and before anything of the next is drawn, read ahead or accumulated into them. (Writer)
+pub const STATE_BOUNDARY: &str = "state.boundary";
+/// A record of kind `progress` MUST have this form, the name `main` and no coordinate. (Both)
+pub const PROGRESS_FORM: &str = "progress.form";
+/// `optimizer_step` MUST be the checkpoint's `step`. (Validator)
+pub const PROGRESS_STEP: &str = "progress.step";
+/// A record of kind `optimizer` MUST have this form; the names of its groups MUST be distinct, no pair may stand in two groups, nor in two elements of `steps`. (Both)
+pub const OPTIMIZER_FORM: &str = "optimizer.form";
+/// Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. (Validator)
+pub const OPTIMIZER_JOIN: &str = "optimizer.join";
+/// Each pair of `params` MUST name a tensor or alias of role `param`, or a name that `omitted` lists for its component. (Validator)
+pub const OPTIMIZER_PARAMS: &str = "optimizer.params";
+/// The `owner` of a tensor of role `optimizer` MUST be the name of a record of kind `optimizer`, that of a tensor of role `ema` the name of one of kind `ema`. (Validator)
+pub const OPTIMIZER_OWNER: &str = "optimizer.owner";
+/// Component and name of a tensor of role `optimizer` MUST stand in `params` of a record of its owner's name. (Validator)
+pub const OPTIMIZER_SLOT: &str = "optimizer.slot";
+/// A reader MUST return slots, masters and averages in the dtype in which they are stored. (Reader)
+pub const OPTIMIZER_NO_CAST: &str = "optimizer.no-cast";
+/// A record of kind `ema` MUST have this form. (Both)
+pub const EMA_FORM: &str = "ema.form";
+/// A record of kind `schedule` MUST have this form; where the algorithm is in the table, every element of `last_value` MUST be a float, and the parameters those of the table. (Both)
+pub const SCHEDULE_FORM: &str = "schedule.form";
+/// Where the algorithm is in the table, each element of `last_value` MUST differ from the computed value v by at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`. (Reader)
+pub const SCHEDULE_CANARY: &str = "schedule.canary";
+/// A record of kind `scaler` MUST have this form. (Both)
+pub const SCALER_FORM: &str = "scaler.form";
+/// A reader MUST NOT look up, import or run anything by the name of a type, beyond a fixed list of its own. (Reader)
+pub const VALUE_NO_CODE: &str = "value.no-code";
+/// A record of kind `uncaptured` MUST have this form. (Both)
+pub const UNCAPTURED_FORM: &str = "uncaptured.form";
+/// A writer MUST write such a record for every random stream and cursor that training used and that it did not save. (Writer)
+pub const UNCAPTURED_ALL: &str = "uncaptured.all";
+/// A record of kind `rng` MUST have this form. (Both)
+pub const RNG_FORM: &str = "rng.form";
+/// For an algorithm of the table `next_raw` MUST have at least 4 elements, and none where the table gives no output. (Both)
+pub const RNG_CANARY_THERE: &str = "rng.canary-there";
+/// A tensor named by `state` MUST be of the same checkpoint, of role `blob`, dtype `U8` and rank 1, without `valid`. (Reader)
+pub const RNG_TENSOR: &str = "rng.tensor";
+/// The state of an algorithm of the table MUST have its length and be legal. (Reader)
+pub const RNG_STATE: &str = "rng.state";
+/// For an algorithm of the table with outputs, the first raw outputs of the state MUST be those of `next_raw`. (Reader)
+pub const RNG_CANARY: &str = "rng.canary";
+/// A reader MUST carry a stream of an unknown algorithm, or with a cache of an unknown kind, unchanged. (Reader)
+pub const RNG_UNKNOWN: &str = "rng.unknown";
+/// A writer MUST NOT record a stream without a coordinate, or leave an axis out of it, because ranks ought to hold the same state: it MUST have compared the states. (Writer)
+pub const RNG_DIFFERENT: &str = "rng.different";
+/// A loader MUST restore the caches with the engine, and empty those that are not listed. (Reader)
+pub const RNG_CACHES: &str = "rng.caches";
+/// A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to the axes that the new topology has of those the record varies over; nothing stands between them. (Reader)
+pub const RNG_FORK: &str = "rng.fork";
+/// A writer that saves a stream which was forked MUST write `fork`: the `step` and the digest of the manifest of the checkpoint that it was forked from, and the new coordinate. (Reader, Writer)
+pub const RNG_LINEAGE: &str = "rng.lineage";
+/// The value of a record of kind `cursor` MUST be a node with the members of 18.1 to 18.3 and no other, at most `cursor-depth` nodes deep. (Both)
+pub const CURSOR_FORM: &str = "cursor.form";
+/// E MUST be at least 1, `position` at most E, and `consumed` at least the position of the root. (Both)
+pub const CURSOR_POSITION: &str = "cursor.position";
+/// `next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. (Both)
+pub const CURSOR_LANES: &str = "cursor.lanes";
+/// The record of a lane whose place is below S MUST be below the number of records of its shard. (Reader)
+pub const CURSOR_LANE_RECORD: &str = "cursor.lane-record";
+/// A loader MUST compare the fingerprint with its caller's, and MUST reject when they differ. (Reader)
+pub const CURSOR_OPAQUE: &str = "cursor.opaque";
+/// `replay` MUST be at most `window` (at depth O) and at most m, and less than m unless m is `window` or the child has ended. (Reader)
+pub const CURSOR_REPLAY: &str = "cursor.replay";
+/// `count` of a piece MUST be at least 1, and less than `length` for `concat-then-split`. (Both)
+pub const CURSOR_LEFTOVER: &str = "cursor.leftover";
+/// A computed cursor MUST have `next`. (Both)
+pub const CURSOR_CANARY_THERE: &str = "cursor.canary-there";
+/// The next items of a computed cursor MUST be those of `next`, and `count` MUST be at least 1 unless the cursor has ended. (Reader)
+pub const CURSOR_CANARY: &str = "cursor.canary";
+/// A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. (Validator)
+pub const CURSOR_CANARY_STEPS: &str = "cursor.canary-steps";
+/// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table (`n` left out in a window-shuffle); another one `algorithm`, `n`, and any others. (Both)
+pub const ORDER_FORM: &str = "order.form";
+/// n MUST be at most the records of the source, and for `grain.index_shuffle` at most 2^32; every ordinal of an `explicit` order MUST be below the records of the source; its list has n elements, and n may then exceed the records. (Both)
+pub const ORDER_DOMAIN: &str = "order.domain";
+/// A tensor that a cursor names MUST be of the same checkpoint, of role `blob`, dtype `U64` and the shape that its place asks for, without `valid`. (Reader)
+pub const ORDER_TENSOR: &str = "order.tensor";
+/// `axes` MUST be distinct axes of the topology, `batch` at least 1. (Both)
+pub const CURSOR_PARTITION: &str = "cursor.partition";
+/// On a topology where G is not a multiple of W (`contiguous`), L is not a multiple of W (`by-lane`), or an axis does not exist, a loader MUST reject a share by this rule. (Reader)
+pub const CURSOR_SHARE: &str = "cursor.share";
+/// A loader MUST compare `records` and `sha256` of every source in the tree with those of the data that it is about to read, and MUST reject when they differ. (Reader)
+pub const CURSOR_SOURCE: &str = "cursor.source";
+/// A loader MUST NOT take the order of data from a random stream that it restores: the cursor has its own seed. (Reader)
+pub const CURSOR_EPOCH_SEED: &str = "cursor.epoch-seed";
+/// A loader MUST give each record a grade, no better than this table's, with the reason where it is not `exact`, and MUST give the list of all records that it did not restore. (Reader)
+pub const RESTORE_GRADE: &str = "restore.grade";
+/// A loader MUST let its caller demand a grade for streams and cursors, MUST demand `exact` unless the caller says otherwise, and MUST reject before it hands out anything when one is graded worse. (Reader)
+pub const RESTORE_DEMAND: &str = "restore.demand";
+/// A stream with `on_reshape` `require` that does not fit MUST be rejected, whatever the caller demands, unless it names this stream to be left out. (Reader)
+pub const RESTORE_REQUIRE: &str = "restore.require";
+/// A loader MUST compare the canary of everything that it restores before it hands it out. (Reader)
+pub const RESTORE_CANARY: &str = "restore.canary";
+/// A loader MUST NOT move a position, or resume at any other item than the next one. (Reader)
+pub const RESTORE_NEVER_ROUND: &str = "restore.never-round";
+/// A loader that restores into a trainer MUST do so in this order: parameters and masters, buffers, optimizers and averages, schedules and scalers, cursors with the iterators that they drive, random streams last; then compare canaries as the trainer holds them, where it can; then take the first step. (Reader)
+pub const RESTORE_ORDER: &str = "restore.order";
+/// A loader that saves again at once, before any step, MUST write equal records for all that it restored exactly. (Reader)
+pub const RESTORE_AGAIN: &str = "restore.again";
+/// A loader MUST NOT let a grade other than `exact` go by in silence: it returns the report, and writes the lineage of each fork into the next checkpoint (17.5). (Reader)
+pub const RESTORE_REPORT: &str = "restore.report";
 
 /// All rules, in the order of the chapters.
 pub const RULES: &[RuleInfo] = &[
@@ -1229,6 +1333,14 @@ pub const RULES: &[RuleInfo] = &[
         text: "A reader MUST carry a record whose kind it does not know, unchanged.",
     },
     RuleInfo {
+        id: RECORD_UNKNOWN_MEMBER,
+        actor: "Reader",
+        depth: "O",
+        codes: &[],
+        chapter: "09-records.md",
+        text: "A reader MUST NOT look into the `value` of a record whose kind it does not know.",
+    },
+    RuleInfo {
         id: VALUE_FORM,
         actor: "Both",
         depth: "O",
@@ -1699,5 +1811,413 @@ pub const RULES: &[RuleInfo] = &[
         codes: &[],
         chapter: "15-security.md",
         text: "A program that prints names or values to a terminal MUST NOT print control characters from them.",
+    },
+    RuleInfo {
+        id: STATE_BOUNDARY,
+        actor: "Writer",
+        depth: "",
+        codes: &[],
+        chapter: "16-training-state.md",
+        text: "All records and tensors of a checkpoint MUST be of one moment: after an optimizer step is complete and before anything of the next is drawn, read ahead or accumulated into them. Gradients that were accumulated and not applied are not part of a checkpoint; a writer that must keep them uses role `extension`, and says so with a record of kind `uncaptured`.",
+    },
+    RuleInfo {
+        id: PROGRESS_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "16-training-state.md",
+        text: "A record of kind `progress` MUST have this form, the name `main` and no coordinate.",
+    },
+    RuleInfo {
+        id: PROGRESS_STEP,
+        actor: "Validator",
+        depth: "V",
+        codes: &[Code::StateDisagree],
+        chapter: "16-training-state.md",
+        text: "`optimizer_step` MUST be the checkpoint's `step`.",
+    },
+    RuleInfo {
+        id: OPTIMIZER_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "16-training-state.md",
+        text: "A record of kind `optimizer` MUST have this form; the names of its groups MUST be distinct, no pair may stand in two groups, nor in two elements of `steps`.",
+    },
+    RuleInfo {
+        id: OPTIMIZER_JOIN,
+        actor: "Validator",
+        depth: "V",
+        codes: &[Code::StateDisagree],
+        chapter: "16-training-state.md",
+        text: "Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. Groups of one name MUST have equal `hyper`, a pair that stands in several records MUST stand in groups of one name, and have one `step` and `stored_as` in all of them.",
+    },
+    RuleInfo {
+        id: OPTIMIZER_PARAMS,
+        actor: "Validator",
+        depth: "V",
+        codes: &[Code::Dangling],
+        chapter: "16-training-state.md",
+        text: "Each pair of `params` MUST name a tensor or alias of role `param`, or a name that `omitted` lists for its component.",
+    },
+    RuleInfo {
+        id: OPTIMIZER_OWNER,
+        actor: "Validator",
+        depth: "V",
+        codes: &[Code::Dangling],
+        chapter: "16-training-state.md",
+        text: "The `owner` of a tensor of role `optimizer` MUST be the name of a record of kind `optimizer`, that of a tensor of role `ema` the name of one of kind `ema`.",
+    },
+    RuleInfo {
+        id: OPTIMIZER_SLOT,
+        actor: "Validator",
+        depth: "V",
+        codes: &[Code::Dangling],
+        chapter: "16-training-state.md",
+        text: "Component and name of a tensor of role `optimizer` MUST stand in `params` of a record of its owner's name. Those of a tensor of role `master` MUST name a tensor of role `param` or a name that `omitted` lists, those of one of role `ema` likewise or a tensor of role `buffer`.",
+    },
+    RuleInfo {
+        id: OPTIMIZER_NO_CAST,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "16-training-state.md",
+        text: "A reader MUST return slots, masters and averages in the dtype in which they are stored. A loader that holds them in another one grades them `none`, never `exact`.",
+    },
+    RuleInfo {
+        id: EMA_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "16-training-state.md",
+        text: "A record of kind `ema` MUST have this form.",
+    },
+    RuleInfo {
+        id: SCHEDULE_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "16-training-state.md",
+        text: "A record of kind `schedule` MUST have this form; where the algorithm is in the table, every element of `last_value` MUST be a float, and the parameters those of the table.",
+    },
+    RuleInfo {
+        id: SCHEDULE_CANARY,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::CanaryMismatch],
+        chapter: "16-training-state.md",
+        text: "Where the algorithm is in the table, each element of `last_value` MUST differ from the computed value v by at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`.",
+    },
+    RuleInfo {
+        id: SCALER_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "16-training-state.md",
+        text: "A record of kind `scaler` MUST have this form.",
+    },
+    RuleInfo {
+        id: VALUE_NO_CODE,
+        actor: "Reader",
+        depth: "",
+        codes: &[],
+        chapter: "16-training-state.md",
+        text: "A reader MUST NOT look up, import or run anything by the name of a type, beyond a fixed list of its own.",
+    },
+    RuleInfo {
+        id: UNCAPTURED_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "16-training-state.md",
+        text: "A record of kind `uncaptured` MUST have this form.",
+    },
+    RuleInfo {
+        id: UNCAPTURED_ALL,
+        actor: "Writer",
+        depth: "",
+        codes: &[],
+        chapter: "16-training-state.md",
+        text: "A writer MUST write such a record for every random stream and cursor that training used and that it did not save.",
+    },
+    RuleInfo {
+        id: RNG_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "17-random-streams.md",
+        text: "A record of kind `rng` MUST have this form. `state` in hex has an even number of digits and at most `inline-bytes` bytes. `caches` of a kind in the table of 17.3 have `bits` of its width, others an even number of digits up to 128. `next_raw` has at most `canary-outputs` elements; each has width / 4 digits for an algorithm of the table, else 1 to 128.",
+    },
+    RuleInfo {
+        id: RNG_CANARY_THERE,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "17-random-streams.md",
+        text: "For an algorithm of the table `next_raw` MUST have at least 4 elements, and none where the table gives no output.",
+    },
+    RuleInfo {
+        id: RNG_TENSOR,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::Dangling],
+        chapter: "17-random-streams.md",
+        text: "A tensor named by `state` MUST be of the same checkpoint, of role `blob`, dtype `U8` and rank 1, without `valid`.",
+    },
+    RuleInfo {
+        id: RNG_STATE,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::BadRngState],
+        chapter: "17-random-streams.md",
+        text: "The state of an algorithm of the table MUST have its length and be legal.",
+    },
+    RuleInfo {
+        id: RNG_CANARY,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::CanaryMismatch],
+        chapter: "17-random-streams.md",
+        text: "For an algorithm of the table with outputs, the first raw outputs of the state MUST be those of `next_raw`.",
+    },
+    RuleInfo {
+        id: RNG_UNKNOWN,
+        actor: "Reader",
+        depth: "O",
+        codes: &[],
+        chapter: "17-random-streams.md",
+        text: "A reader MUST carry a stream of an unknown algorithm, or with a cache of an unknown kind, unchanged.",
+    },
+    RuleInfo {
+        id: RNG_DIFFERENT,
+        actor: "Writer",
+        depth: "",
+        codes: &[],
+        chapter: "17-random-streams.md",
+        text: "A writer MUST NOT record a stream without a coordinate, or leave an axis out of it, because ranks ought to hold the same state: it MUST have compared the states.",
+    },
+    RuleInfo {
+        id: RNG_CACHES,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "17-random-streams.md",
+        text: "A loader MUST restore the caches with the engine, and empty those that are not listed.",
+    },
+    RuleInfo {
+        id: RNG_FORK,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "17-random-streams.md",
+        text: "A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to the axes that the new topology has of those the record varies over; nothing stands between them.",
+    },
+    RuleInfo {
+        id: RNG_LINEAGE,
+        actor: "Reader, Writer",
+        depth: "",
+        codes: &[],
+        chapter: "17-random-streams.md",
+        text: "A writer that saves a stream which was forked MUST write `fork`: the `step` and the digest of the manifest of the checkpoint that it was forked from, and the new coordinate.",
+    },
+    RuleInfo {
+        id: CURSOR_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "18-data-cursors.md",
+        text: "The value of a record of kind `cursor` MUST be a node with the members of 18.1 to 18.3 and no other, at most `cursor-depth` nodes deep. Numbers are counts; sizes (`records`, `n`, `unit`, `window`, `length`) are at least 1. At the root, and there only, stand `consumed` (unless it is `opaque`) and, optionally, `augment`, `next` and `partition`.",
+    },
+    RuleInfo {
+        id: CURSOR_POSITION,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadPosition],
+        chapter: "18-data-cursors.md",
+        text: "E MUST be at least 1, `position` at most E, and `consumed` at least the position of the root.",
+    },
+    RuleInfo {
+        id: CURSOR_LANES,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadPosition],
+        chapter: "18-data-cursors.md",
+        text: "`next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. Of a list of `shards`: their number MUST be S and their sum `records`.",
+    },
+    RuleInfo {
+        id: CURSOR_LANE_RECORD,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::BadPosition],
+        chapter: "18-data-cursors.md",
+        text: "The record of a lane whose place is below S MUST be below the number of records of its shard. A tensor of `shards` MUST have the sum `records`.",
+    },
+    RuleInfo {
+        id: CURSOR_OPAQUE,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::SourceChanged],
+        chapter: "18-data-cursors.md",
+        text: "A loader MUST compare the fingerprint with its caller's, and MUST reject when they differ.",
+    },
+    RuleInfo {
+        id: CURSOR_REPLAY,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::BadPosition],
+        chapter: "18-data-cursors.md",
+        text: "`replay` MUST be at most `window` (at depth O) and at most m, and less than m unless m is `window` or the child has ended.",
+    },
+    RuleInfo {
+        id: CURSOR_LEFTOVER,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadPosition],
+        chapter: "18-data-cursors.md",
+        text: "`count` of a piece MUST be at least 1, and less than `length` for `concat-then-split`.",
+    },
+    RuleInfo {
+        id: CURSOR_CANARY_THERE,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "18-data-cursors.md",
+        text: "A computed cursor MUST have `next`. `count` MUST be at most `canary-items`; `first` has min(4, `count`) items.",
+    },
+    RuleInfo {
+        id: CURSOR_CANARY,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::CanaryMismatch],
+        chapter: "18-data-cursors.md",
+        text: "The next items of a computed cursor MUST be those of `next`, and `count` MUST be at least 1 unless the cursor has ended.",
+    },
+    RuleInfo {
+        id: CURSOR_CANARY_STEPS,
+        actor: "Validator",
+        depth: "V",
+        codes: &[],
+        chapter: "18-data-cursors.md",
+        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so.",
+    },
+    RuleInfo {
+        id: ORDER_FORM,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "18-data-cursors.md",
+        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table (`n` left out in a window-shuffle); another one `algorithm`, `n`, and any others. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
+    },
+    RuleInfo {
+        id: ORDER_DOMAIN,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadPosition],
+        chapter: "18-data-cursors.md",
+        text: "n MUST be at most the records of the source, and for `grain.index_shuffle` at most 2^32; every ordinal of an `explicit` order MUST be below the records of the source; its list has n elements, and n may then exceed the records.",
+    },
+    RuleInfo {
+        id: ORDER_TENSOR,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::Dangling],
+        chapter: "18-data-cursors.md",
+        text: "A tensor that a cursor names MUST be of the same checkpoint, of role `blob`, dtype `U64` and the shape that its place asks for, without `valid`. For `explicit` its elements obey the rule above, with `bad-position`.",
+    },
+    RuleInfo {
+        id: CURSOR_PARTITION,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::BadMember],
+        chapter: "18-data-cursors.md",
+        text: "`axes` MUST be distinct axes of the topology, `batch` at least 1. `by-lane` stands only where the root is `sharded-lanes`.",
+    },
+    RuleInfo {
+        id: CURSOR_SHARE,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::NotExact],
+        chapter: "18-data-cursors.md",
+        text: "On a topology where G is not a multiple of W (`contiguous`), L is not a multiple of W (`by-lane`), or an axis does not exist, a loader MUST reject a share by this rule.",
+    },
+    RuleInfo {
+        id: CURSOR_SOURCE,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::SourceChanged],
+        chapter: "18-data-cursors.md",
+        text: "A loader MUST compare `records` and `sha256` of every source in the tree with those of the data that it is about to read, and MUST reject when they differ.",
+    },
+    RuleInfo {
+        id: CURSOR_EPOCH_SEED,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "18-data-cursors.md",
+        text: "A loader MUST NOT take the order of data from a random stream that it restores: the cursor has its own seed.",
+    },
+    RuleInfo {
+        id: RESTORE_GRADE,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "19-restoring.md",
+        text: "A loader MUST give each record a grade, no better than this table's, with the reason where it is not `exact`, and MUST give the list of all records that it did not restore.",
+    },
+    RuleInfo {
+        id: RESTORE_DEMAND,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::NotExact],
+        chapter: "19-restoring.md",
+        text: "A loader MUST let its caller demand a grade for streams and cursors, MUST demand `exact` unless the caller says otherwise, and MUST reject before it hands out anything when one is graded worse. Records of kind `uncaptured` count as `none` when they are of kind `rng` or `cursor`.",
+    },
+    RuleInfo {
+        id: RESTORE_REQUIRE,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::NotExact],
+        chapter: "19-restoring.md",
+        text: "A stream with `on_reshape` `require` that does not fit MUST be rejected, whatever the caller demands, unless it names this stream to be left out.",
+    },
+    RuleInfo {
+        id: RESTORE_CANARY,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::CanaryMismatch],
+        chapter: "19-restoring.md",
+        text: "A loader MUST compare the canary of everything that it restores before it hands it out.",
+    },
+    RuleInfo {
+        id: RESTORE_NEVER_ROUND,
+        actor: "Reader",
+        depth: "R",
+        codes: &[Code::NotExact],
+        chapter: "19-restoring.md",
+        text: "A loader MUST NOT move a position, or resume at any other item than the next one.",
+    },
+    RuleInfo {
+        id: RESTORE_ORDER,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "19-restoring.md",
+        text: "A loader that restores into a trainer MUST do so in this order: parameters and masters, buffers, optimizers and averages, schedules and scalers, cursors with the iterators that they drive, random streams last; then compare canaries as the trainer holds them, where it can; then take the first step.",
+    },
+    RuleInfo {
+        id: RESTORE_AGAIN,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "19-restoring.md",
+        text: "A loader that saves again at once, before any step, MUST write equal records for all that it restored exactly.",
+    },
+    RuleInfo {
+        id: RESTORE_REPORT,
+        actor: "Reader",
+        depth: "R",
+        codes: &[],
+        chapter: "19-restoring.md",
+        text: "A loader MUST NOT let a grade other than `exact` go by in silence: it returns the report, and writes the lineage of each fork into the next checkpoint (17.5).",
     },
 ];
