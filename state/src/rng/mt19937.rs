@@ -2,7 +2,9 @@
 //!
 //! It knows the engine and its canonical state. What frameworks keep beside it is not its business.
 
-use waystation_format::{Code, Error, Result};
+use waystation_format::{Error, Result, RngAlgorithm};
+
+use super::fields::illegal;
 
 /// Words of the state.
 const WORDS: usize = 624;
@@ -74,17 +76,17 @@ impl Mt19937 {
     ///
     /// # Errors
     ///
-    /// [`Code::BadRngState`] when `pos` is above 624 or all bits that the engine uses are 0: it
+    /// `bad-rng-state` when `pos` is above 624 or all bits that the engine uses are 0: it
     /// would give zeros for ever.
     pub fn new(key: [u32; WORDS], pos: u32) -> Result<Self> {
-        let bad = |message: String| Err(Error::new(Code::BadRngState, message));
+        let bad = |message: &str| Err(illegal(RngAlgorithm::Mt19937, message));
         let pos = match usize::try_from(pos) {
             Ok(small) if small <= WORDS => small,
-            _ => return bad(format!("expected a position of at most {WORDS}, found {pos}")),
+            _ => return bad(&format!("expected pos at most {WORDS}, found {pos}")),
         };
         let [first, others @ ..] = &key;
         if first >> 31 == 0 && others.iter().all(|word| *word == 0) {
-            return bad("expected a bit set in the key of a Mersenne Twister, found none".into());
+            return bad("expected a bit set in the key that the engine uses, found none");
         }
         Ok(Self { key, pos })
     }
@@ -93,7 +95,7 @@ impl Mt19937 {
     ///
     /// # Errors
     ///
-    /// [`Code::BadRngState`] for another length than 2500 bytes, and as [`new`](Self::new).
+    /// `bad-rng-state` for another length than 2500 bytes, and as [`new`](Self::new).
     pub fn decode(state: &[u8]) -> Result<Self> {
         let (words, rest) = state.as_chunks::<4>();
         let (Some((pos, words)), []) = (words.split_last(), rest) else {
@@ -161,11 +163,13 @@ fn low(index: usize) -> u32 {
 
 #[cold]
 fn wrong_length(found: usize) -> Error {
-    Error::new(Code::BadRngState, format!("mt19937: expected a state of 2500 bytes, found {found}"))
+    illegal(RngAlgorithm::Mt19937, &format!("expected a state of 2500 bytes, found {found}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use waystation_format::Code;
+
     use super::*;
 
     fn drawn(mut engine: Mt19937, skip: usize, count: usize) -> Vec<u32> {

@@ -1,0 +1,87 @@
+//! The neutral form of a stream: what a record of kind `rng` holds of it.
+//!
+//! It knows the state and the caches. Names, coordinates and canaries are the record's.
+
+use waystation_format::{Code, Error, Result, RngAlgorithm, RngCache};
+
+use super::engine::Engine;
+
+/// What a sampler keeps beside an engine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cache {
+    /// A kind of the registry, or another.
+    pub kind: String,
+    /// The value's bits, in the low bits where the kind is narrower than 64.
+    pub bits: u64,
+}
+
+impl Cache {
+    /// A cache of a registered kind.
+    #[must_use]
+    pub fn new(kind: RngCache, bits: u64) -> Self {
+        Self { kind: kind.as_str().to_owned(), bits }
+    }
+}
+
+/// A stream in the neutral form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// The engine.
+    pub algorithm: RngAlgorithm,
+    /// Its canonical state.
+    pub state: Vec<u8>,
+    /// What samplers keep, ascending by kind; what is not filled is left out.
+    pub caches: Vec<Cache>,
+    /// What the framework says it was seeded with; informative.
+    pub initial_seed: Option<u64>,
+}
+
+impl StreamState {
+    /// A stream without caches.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::BadRngState`] as [`Engine::decode`].
+    pub fn new(algorithm: RngAlgorithm, state: Vec<u8>) -> Result<Self> {
+        Engine::decode(algorithm, &state)?;
+        Ok(Self { algorithm, state, caches: Vec::new(), initial_seed: None })
+    }
+
+    /// The engine at this state.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::BadRngState`] as [`Engine::decode`].
+    pub fn engine(&self) -> Result<Engine> {
+        Engine::decode(self.algorithm, &self.state)
+    }
+
+    /// The bits of the cache of this kind, if it is filled.
+    #[must_use]
+    pub fn cache(&self, kind: RngCache) -> Option<u64> {
+        self.caches.iter().find(|cache| cache.kind == kind.as_str()).map(|cache| cache.bits)
+    }
+
+    /// Refuses what a form that holds no other algorithms and caches than these would lose.
+    pub(super) fn expect(
+        &self,
+        form: &str,
+        algorithms: &[RngAlgorithm],
+        caches: &[RngCache],
+    ) -> Result<()> {
+        if !algorithms.contains(&self.algorithm) {
+            return Err(cannot_hold(form, self.algorithm.as_str()));
+        }
+        let known = |cache: &&Cache| caches.iter().any(|kind| kind.as_str() == cache.kind);
+        match self.caches.iter().find(|cache| !known(cache)) {
+            Some(lost) => Err(cannot_hold(form, &format!("a cache {}", lost.kind))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A stream that has no such form.
+#[cold]
+fn cannot_hold(form: &str, what: &str) -> Error {
+    Error::new(Code::BadArgument, format!("the form {form} cannot hold {what}"))
+}
