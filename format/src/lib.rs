@@ -31,6 +31,7 @@ pub mod pack;
 pub mod page;
 pub mod part;
 pub mod record;
+pub mod records;
 pub mod region;
 pub mod registry;
 pub mod session;

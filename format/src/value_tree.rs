@@ -124,7 +124,7 @@ impl Tree {
                 };
                 one("map", Value::List(pairs.iter().map(pair).collect()))
             }
-            Self::Tensor(identity) => one("tensor", key(identity)),
+            Self::Tensor(identity) => one("tensor", identity_value(identity)),
             Self::Type(name, inner) => {
                 one("type", Value::List(vec![Value::Str(name.clone()), inner.to_value()]))
             }
@@ -348,7 +348,7 @@ fn is_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -361,7 +361,7 @@ fn list(items: &[Tree]) -> Value {
 }
 
 /// The identity key as a value.
-fn key(identity: &Identity) -> Value {
+pub(crate) fn identity_value(identity: &Identity) -> Value {
     let text = |text: &str| Value::Str(text.to_owned());
     let at = |(axis, index): &(String, u64)| {
         // An index above 2^63 is no coordinate, and the largest integer is no canonical one.
