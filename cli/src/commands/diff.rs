@@ -1,5 +1,7 @@
 //! `diff`: what two checkpoints hold, whatever their split over writers and chunks.
 
+mod record;
+
 use std::iter::Peekable;
 use std::sync::Arc;
 
@@ -153,13 +155,13 @@ fn compare(
 
 fn records(a: &Checkpoint, b: &Checkpoint, found: &mut Vec<Difference>) -> Result<()> {
     both(a.records(), b.records(), |record| record.key.key(), &mut |key, x, y| {
-        let how = match (x, y) {
-            (Some(x), Some(y)) if x.json == y.json => return Ok(()),
-            (Some(_), Some(_)) => "differs",
-            (Some(_), None) => "only in the first",
-            _ => "only in the second",
+        let places = match (x, y) {
+            (Some(x), Some(y)) => record::differences(&x, &y)?,
+            (Some(_), None) => vec!["only in the first".to_owned()],
+            _ => vec!["only in the second".to_owned()],
         };
-        found.push(Difference { what: "record", key, how: how.to_owned() });
+        let difference = |how| Difference { what: "record", key: key.clone(), how };
+        found.extend(places.into_iter().map(difference));
         Ok(())
     })
 }

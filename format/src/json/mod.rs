@@ -13,6 +13,6 @@ mod value;
 pub use canonical::{check_canonical, check_canonical_value};
 pub use cursor::{Cursor, Form, Items, Kind, Members, Object};
 pub use encode::{Encoder, string as encode_string};
-pub use pointer::pointer_at;
-pub(crate) use pointer::pointer_step;
+pub use pointer::{pointer_at, pointer_step};
+
 pub use value::Value;

@@ -73,7 +73,8 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// A member's name as a step of a pointer.
-pub(crate) fn pointer_step(name: &str) -> String {
+#[must_use]
+pub fn pointer_step(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
