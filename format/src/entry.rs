@@ -302,9 +302,10 @@ impl Tensor {
 
     fn check_role(&self) -> Result<()> {
         let role = self.identity.role;
-        if role == Role::Blob && (self.dtype != Dtype::U8 || self.shape.len() != 1) {
+        let fits = matches!(self.dtype, Dtype::U8 | Dtype::U64) && self.shape.len() == 1;
+        if role == Role::Blob && !fits {
             let message = format!(
-                "expected a blob of U8 with one axis, found {} with {}",
+                "expected a blob of U8 or U64 with one axis, found {} with {}",
                 self.dtype,
                 self.shape.len()
             );

@@ -119,7 +119,7 @@ pub const TENSOR_AXES: &str = "tensor.axes";
 pub const TENSOR_SIZE: &str = "tensor.size";
 /// `native` MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. (Both)
 pub const TENSOR_NATIVE: &str = "tensor.native";
-/// A tensor of role `blob` MUST have dtype `U8` and one axis. (Both)
+/// A tensor of role `blob` MUST have dtype `U8`, or `U64` for numbers that a record names, and one axis. (Both)
 pub const TENSOR_BLOB: &str = "tensor.blob";
 /// A chunk of n elements of b bits MUST have ceil(n·b / 8) bytes. (Writer)
 pub const TENSOR_PACKING: &str = "tensor.packing";
@@ -371,7 +371,7 @@ pub const PROGRESS_FORM: &str = "progress.form";
 pub const PROGRESS_STEP: &str = "progress.step";
 /// A record of kind `optimizer` MUST have this form; the names of its groups MUST be distinct, no pair may stand in two groups, nor in two elements of `steps`. (Both)
 pub const OPTIMIZER_FORM: &str = "optimizer.form";
-/// Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. (Validator)
+/// Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. (Reader)
 pub const OPTIMIZER_JOIN: &str = "optimizer.join";
 /// Each pair of `params` MUST name a tensor or alias of role `param`, or a name that `omitted` lists for its component. (Validator)
 pub const OPTIMIZER_PARAMS: &str = "optimizer.params";
@@ -385,7 +385,7 @@ pub const OPTIMIZER_NO_CAST: &str = "optimizer.no-cast";
 pub const EMA_FORM: &str = "ema.form";
 /// A record of kind `schedule` MUST have this form; where the algorithm is in the table, every element of `last_value` MUST be a float, and the parameters those of the table. (Both)
 pub const SCHEDULE_FORM: &str = "schedule.form";
-/// Where the algorithm is in the table, each element of `last_value` MUST differ from the computed value v by at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`. (Reader)
+/// Where the algorithm is in the table, the difference between each element of `last_value` and the computed value v MUST be a number of at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`. (Reader)
 pub const SCHEDULE_CANARY: &str = "schedule.canary";
 /// A record of kind `scaler` MUST have this form. (Both)
 pub const SCALER_FORM: &str = "scaler.form";
@@ -405,6 +405,8 @@ pub const RNG_TENSOR: &str = "rng.tensor";
 pub const RNG_STATE: &str = "rng.state";
 /// For an algorithm of the table with outputs, the first raw outputs of the state MUST be those of `next_raw`. (Reader)
 pub const RNG_CANARY: &str = "rng.canary";
+/// Records of kind `rng` with one name MUST have equal `algorithm` and `on_reshape`. (Validator)
+pub const RNG_ALIKE: &str = "rng.alike";
 /// A reader MUST carry a stream of an unknown algorithm, or with a cache of an unknown kind, unchanged. (Reader)
 pub const RNG_UNKNOWN: &str = "rng.unknown";
 /// A writer MUST NOT record a stream without a coordinate, or leave an axis out of it, because ranks ought to hold the same state: it MUST have compared the states. (Writer)
@@ -417,13 +419,13 @@ pub const RNG_FORK: &str = "rng.fork";
 pub const RNG_LINEAGE: &str = "rng.lineage";
 /// The value of a record of kind `cursor` MUST be a node with the members of 18.1 to 18.3 and no other, at most `cursor-depth` nodes deep. (Both)
 pub const CURSOR_FORM: &str = "cursor.form";
-/// E MUST be at least 1, `position` at most E, and `consumed` at least the position of the root. (Both)
+/// E MUST be at least 1, `position` at most E, and where the root is a `permuted-index` `consumed` at least its `position`. (Both)
 pub const CURSOR_POSITION: &str = "cursor.position";
 /// `next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. (Both)
 pub const CURSOR_LANES: &str = "cursor.lanes";
 /// The record of a lane whose place is below S MUST be below the number of records of its shard. (Reader)
 pub const CURSOR_LANE_RECORD: &str = "cursor.lane-record";
-/// A loader MUST compare the fingerprint with its caller's, and MUST reject when they differ. (Reader)
+/// A caller offers a fingerprint for a cursor. (Reader)
 pub const CURSOR_OPAQUE: &str = "cursor.opaque";
 /// `replay` MUST be at most `window` (at depth O) and at most m, and less than m unless m is `window` or the child has ended. (Reader)
 pub const CURSOR_REPLAY: &str = "cursor.replay";
@@ -431,21 +433,21 @@ pub const CURSOR_REPLAY: &str = "cursor.replay";
 pub const CURSOR_LEFTOVER: &str = "cursor.leftover";
 /// A computed cursor MUST have `next`. (Both)
 pub const CURSOR_CANARY_THERE: &str = "cursor.canary-there";
-/// The next items of a computed cursor MUST be those of `next`, and `count` MUST be at least 1 unless the cursor has ended. (Reader)
+/// The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. (Reader)
 pub const CURSOR_CANARY: &str = "cursor.canary";
 /// A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. (Validator)
 pub const CURSOR_CANARY_STEPS: &str = "cursor.canary-steps";
-/// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table (`n` left out in a window-shuffle); another one `algorithm`, `n`, and any others. (Both)
+/// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table ; another one `algorithm`, `n`, and any others. (Both)
 pub const ORDER_FORM: &str = "order.form";
-/// n MUST be at most the records of the source, and for `grain.index_shuffle` at most 2^32; every ordinal of an `explicit` order MUST be below the records of the source; its list has n elements, and n may then exceed the records. (Both)
+/// Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. (Both)
 pub const ORDER_DOMAIN: &str = "order.domain";
 /// A tensor that a cursor names MUST be of the same checkpoint, of role `blob`, dtype `U64` and the shape that its place asks for, without `valid`. (Reader)
 pub const ORDER_TENSOR: &str = "order.tensor";
 /// `axes` MUST be distinct axes of the topology, `batch` at least 1. (Both)
 pub const CURSOR_PARTITION: &str = "cursor.partition";
-/// On a topology where G is not a multiple of W (`contiguous`), L is not a multiple of W (`by-lane`), or an axis does not exist, a loader MUST reject a share by this rule. (Reader)
+/// On a topology where G is not a multiple of W (`contiguous`), L is not a multiple of W (`by-lane`), or an axis does not exist, a loader that is asked for a share by this rule MUST reject. (Reader)
 pub const CURSOR_SHARE: &str = "cursor.share";
-/// A loader MUST compare `records` and `sha256` of every source in the tree with those of the data that it is about to read, and MUST reject when they differ. (Reader)
+/// A caller offers, for a cursor, what data it is about to read: pairs of `records` and `sha256`. (Reader)
 pub const CURSOR_SOURCE: &str = "cursor.source";
 /// A loader MUST NOT take the order of data from a random stream that it restores: the cursor has its own seed. (Reader)
 pub const CURSOR_EPOCH_SEED: &str = "cursor.epoch-seed";
@@ -842,7 +844,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadIdentity],
         chapter: "05-tensors.md",
-        text: "A tensor of role `blob` MUST have dtype `U8` and one axis.",
+        text: "A tensor of role `blob` MUST have dtype `U8`, or `U64` for numbers that a record names, and one axis.",
     },
     RuleInfo {
         id: TENSOR_PACKING,
@@ -1846,8 +1848,8 @@ pub const RULES: &[RuleInfo] = &[
     },
     RuleInfo {
         id: OPTIMIZER_JOIN,
-        actor: "Validator",
-        depth: "V",
+        actor: "Reader",
+        depth: "R",
         codes: &[Code::StateDisagree],
         chapter: "16-training-state.md",
         text: "Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. Groups of one name MUST have equal `hyper`, a pair that stands in several records MUST stand in groups of one name, and have one `step` and `stored_as` in all of them.",
@@ -1906,7 +1908,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::CanaryMismatch],
         chapter: "16-training-state.md",
-        text: "Where the algorithm is in the table, each element of `last_value` MUST differ from the computed value v by at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`.",
+        text: "Where the algorithm is in the table, the difference between each element of `last_value` and the computed value v MUST be a number of at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`.",
     },
     RuleInfo {
         id: SCALER_FORM,
@@ -1944,9 +1946,9 @@ pub const RULES: &[RuleInfo] = &[
         id: RNG_FORM,
         actor: "Both",
         depth: "O",
-        codes: &[Code::BadMember],
+        codes: &[Code::BadMember, Code::Limit],
         chapter: "17-random-streams.md",
-        text: "A record of kind `rng` MUST have this form. `state` in hex has an even number of digits and at most `inline-bytes` bytes. `caches` of a kind in the table of 17.3 have `bits` of its width, others an even number of digits up to 128. `next_raw` has at most `canary-outputs` elements; each has width / 4 digits for an algorithm of the table, else 1 to 128.",
+        text: "A record of kind `rng` MUST have this form. `state` in hex has an even number of digits and at most `inline-bytes` bytes. `caches` of a kind in the table of 17.3 have `bits` of its width, others an even number of digits up to 128, none among them. `next_raw` has at most `canary-outputs` elements; each has width / 4 digits for an algorithm of the table, else 1 to 128.",
     },
     RuleInfo {
         id: RNG_CANARY_THERE,
@@ -1979,6 +1981,14 @@ pub const RULES: &[RuleInfo] = &[
         codes: &[Code::CanaryMismatch],
         chapter: "17-random-streams.md",
         text: "For an algorithm of the table with outputs, the first raw outputs of the state MUST be those of `next_raw`.",
+    },
+    RuleInfo {
+        id: RNG_ALIKE,
+        actor: "Validator",
+        depth: "V",
+        codes: &[Code::StateDisagree],
+        chapter: "17-random-streams.md",
+        text: "Records of kind `rng` with one name MUST have equal `algorithm` and `on_reshape`.",
     },
     RuleInfo {
         id: RNG_UNKNOWN,
@@ -2024,9 +2034,9 @@ pub const RULES: &[RuleInfo] = &[
         id: CURSOR_FORM,
         actor: "Both",
         depth: "O",
-        codes: &[Code::BadMember],
+        codes: &[Code::BadMember, Code::Limit],
         chapter: "18-data-cursors.md",
-        text: "The value of a record of kind `cursor` MUST be a node with the members of 18.1 to 18.3 and no other, at most `cursor-depth` nodes deep. Numbers are counts; sizes (`records`, `n`, `unit`, `window`, `length`) are at least 1. At the root, and there only, stand `consumed` (unless it is `opaque`) and, optionally, `augment`, `next` and `partition`.",
+        text: "The value of a record of kind `cursor` MUST be a node with the members of 18.1 to 18.3 and no other, at most `cursor-depth` nodes deep. Numbers are counts; sizes (`records`, `n`, `unit`, `window`, `length`) are at least 1. At the root, and there only, stand `consumed` (unless the root is `opaque`, where it does not) and, optionally, `augment`, `next` and `partition`.",
     },
     RuleInfo {
         id: CURSOR_POSITION,
@@ -2034,7 +2044,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "E MUST be at least 1, `position` at most E, and `consumed` at least the position of the root.",
+        text: "E MUST be at least 1, `position` at most E, and where the root is a `permuted-index` `consumed` at least its `position`.",
     },
     RuleInfo {
         id: CURSOR_LANES,
@@ -2058,7 +2068,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::SourceChanged],
         chapter: "18-data-cursors.md",
-        text: "A loader MUST compare the fingerprint with its caller's, and MUST reject when they differ.",
+        text: "A caller offers a fingerprint for a cursor. When it does, that of every opaque node in the tree MUST be equal to it as canonical JSON.",
     },
     RuleInfo {
         id: CURSOR_REPLAY,
@@ -2080,7 +2090,7 @@ pub const RULES: &[RuleInfo] = &[
         id: CURSOR_CANARY_THERE,
         actor: "Both",
         depth: "O",
-        codes: &[Code::BadMember],
+        codes: &[Code::BadMember, Code::Limit],
         chapter: "18-data-cursors.md",
         text: "A computed cursor MUST have `next`. `count` MUST be at most `canary-items`; `first` has min(4, `count`) items.",
     },
@@ -2090,7 +2100,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::CanaryMismatch],
         chapter: "18-data-cursors.md",
-        text: "The next items of a computed cursor MUST be those of `next`, and `count` MUST be at least 1 unless the cursor has ended.",
+        text: "The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. Of a cursor that is not computed `next` is not compared.",
     },
     RuleInfo {
         id: CURSOR_CANARY_STEPS,
@@ -2104,9 +2114,9 @@ pub const RULES: &[RuleInfo] = &[
         id: ORDER_FORM,
         actor: "Both",
         depth: "O",
-        codes: &[Code::BadMember],
+        codes: &[Code::BadMember, Code::Limit],
         chapter: "18-data-cursors.md",
-        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table (`n` left out in a window-shuffle); another one `algorithm`, `n`, and any others. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
+        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table ; another one `algorithm`, `n`, and any others. In a window-shuffle `n` does not stand. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
     },
     RuleInfo {
         id: ORDER_DOMAIN,
@@ -2114,7 +2124,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "n MUST be at most the records of the source, and for `grain.index_shuffle` at most 2^32; every ordinal of an `explicit` order MUST be below the records of the source; its list has n elements, and n may then exceed the records.",
+        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. Of a `sharded-lanes` whose `shards` are a list, n MUST be their number. n MUST be at most 2^32 for `grain.index_shuffle`. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
     },
     RuleInfo {
         id: ORDER_TENSOR,
@@ -2122,7 +2132,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::Dangling],
         chapter: "18-data-cursors.md",
-        text: "A tensor that a cursor names MUST be of the same checkpoint, of role `blob`, dtype `U64` and the shape that its place asks for, without `valid`. For `explicit` its elements obey the rule above, with `bad-position`.",
+        text: "A tensor that a cursor names MUST be of the same checkpoint, of role `blob`, dtype `U64` and the shape that its place asks for, without `valid`. Its elements obey the rules above and `cursor.lanes`, with `bad-position`.",
     },
     RuleInfo {
         id: CURSOR_PARTITION,
@@ -2138,7 +2148,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::NotExact],
         chapter: "18-data-cursors.md",
-        text: "On a topology where G is not a multiple of W (`contiguous`), L is not a multiple of W (`by-lane`), or an axis does not exist, a loader MUST reject a share by this rule.",
+        text: "On a topology where G is not a multiple of W (`contiguous`), L is not a multiple of W (`by-lane`), or an axis does not exist, a loader that is asked for a share by this rule MUST reject. The cursor's grade does not depend on it.",
     },
     RuleInfo {
         id: CURSOR_SOURCE,
@@ -2146,7 +2156,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::SourceChanged],
         chapter: "18-data-cursors.md",
-        text: "A loader MUST compare `records` and `sha256` of every source in the tree with those of the data that it is about to read, and MUST reject when they differ.",
+        text: "A caller offers, for a cursor, what data it is about to read: pairs of `records` and `sha256`. When it offers any, each source in the tree MUST be one of them.",
     },
     RuleInfo {
         id: CURSOR_EPOCH_SEED,
