@@ -8,6 +8,7 @@ mod engine;
 mod fields;
 mod fork;
 mod mt19937;
+pub mod native;
 mod pcg;
 mod philox;
 mod sfc64;

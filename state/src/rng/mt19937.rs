@@ -143,6 +143,43 @@ impl Mt19937 {
         word ^ (word >> 18)
     }
 
+    /// An engine with the same outputs that does not stand at position 0: there it takes the words
+    /// before the twist, at position 624. None when no twist gives these words.
+    ///
+    /// Seeding and drawing never leave an engine at position 0, and PyTorch refuses it.
+    #[must_use]
+    pub fn before_twist(&self) -> Option<Self> {
+        if self.pos > 0 {
+            return Some(self.clone());
+        }
+        let before = self.clone().untwisted();
+        let mut again = before.clone();
+        again.twist();
+        (again.key == self.key).then_some(before)
+    }
+
+    /// Undoes a twist. Of the first word only the highest bit is determined; the others, which no
+    /// output depends on, are 0.
+    #[expect(clippy::indexing_slicing, reason = "each index is a remainder by the length")]
+    #[expect(clippy::arithmetic_side_effects, reason = "indices stay below three times the length")]
+    fn untwisted(mut self) -> Self {
+        // Word `at` became: word `at + AHEAD` ^ (top bit of word `at`, low bits of word `at + 1`).
+        let mixed = |key: &[u32; WORDS], at: usize| {
+            let after = key[at % WORDS] ^ key[(at + AHEAD) % WORDS];
+            // The highest bit is the odd flag's alone: what was shifted in there is 0.
+            let odd = after >> 31;
+            ((after ^ (odd * 0x9908_b0df)) << 1) | odd
+        };
+        for at in (0..WORDS).rev() {
+            let top = mixed(&self.key, at) & (1 << 31);
+            let low = mixed(&self.key, at + WORDS - 1) & !(1 << 31);
+            self.key[at] = top | low;
+        }
+        self.key[0] &= 1 << 31;
+        self.pos = WORDS;
+        self
+    }
+
     /// Makes the next 624 words from these.
     #[expect(clippy::indexing_slicing, reason = "each index is a remainder by the length")]
     #[expect(clippy::arithmetic_side_effects, reason = "indices stay below three times the length")]
@@ -200,6 +237,25 @@ mod tests {
             assert_eq!(drawn(again, 0, 1), drawn(engine.clone(), 0, 1));
             engine.next_u32();
         }
+    }
+
+    #[test]
+    fn position_0_has_a_state_before_it() {
+        let mut engine = Mt19937::init_genrand(42);
+        for _ in 0..3 {
+            engine.next_u32();
+            let begin = Mt19937::new(*engine.key(), 0).unwrap();
+            let before = begin.before_twist().unwrap();
+            assert_eq!(before.pos(), 624);
+            assert_eq!(drawn(before, 0, 2000), drawn(begin, 0, 2000));
+            assert_eq!(engine.before_twist().unwrap(), engine);
+            for _ in 0..623 {
+                engine.next_u32();
+            }
+        }
+        let mut key = *engine.key();
+        key[0] ^= 1;
+        assert_eq!(Mt19937::new(key, 0).unwrap().before_twist(), None);
     }
 
     #[test]
