@@ -15,6 +15,7 @@ Exit status: 0 fine; 1 the checkpoint is rejected, differs or is absent; 2 the c
 environment failed (permission, full disk, I/O error); 130 interrupted.
 
 Examples:
+  waystation tour                     # what it is for, shown on a small training
   waystation import model.safetensors --out ckpt --writers 4
   waystation verify ckpt
   waystation cat ckpt encoder.layer.0.weight --region 0:2,:
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Reject(Reject),
     Pin(Pin),
     Unpin(Unpin),
+    Tour(Tour),
     Bench(Bench),
 }
 
@@ -383,6 +385,27 @@ pub(crate) struct Unpin {
     /// The name that it was pinned under.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+}
+
+/// Train a small model with several processes, kill them in mid-save, resume, and compare bit for bit.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Needs nothing and takes seconds: the text that is learnt comes with the program. Exit status 1 when anything differs
+from the same training without interruption.
+
+Examples:
+  waystation tour
+  waystation tour --keep tour && waystation list tour/run")]
+pub(crate) struct Tour {
+    /// Keep the files in this directory, which must not exist or be empty.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Do this wrong after the first resume, to see that it is noticed.
+    #[arg(long, value_name = "FAULT", hide = true)]
+    pub(crate) fault: Option<String>,
+    /// Live as one of the processes, told what to do on standard input.
+    #[arg(long, hide = true)]
+    pub(crate) as_rank: bool,
 }
 
 /// Measure this machine beside its own limits.

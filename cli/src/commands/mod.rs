@@ -13,6 +13,7 @@ mod marks;
 mod reshard;
 mod run_list;
 mod target;
+mod tour;
 mod verify;
 
 use std::num::NonZero;
@@ -65,6 +66,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<u8> {
         Command::Reject(args) => marks::reject(&args, context),
         Command::Pin(args) => marks::pin(&args, context),
         Command::Unpin(args) => marks::unpin(&args, context),
+        Command::Tour(args) => tour::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
     }
 }

@@ -1,0 +1,70 @@
+//! Going on from a checkpoint, on any number of ranks.
+//!
+//! This is what a trainer does with `waystation-reader`. It knows what a rank needs and in which
+//! order to put it back; random streams come last, because everything else may draw from them.
+
+use std::sync::Arc;
+
+use waystation_format::{Code, Digest, Error, Result};
+use waystation_reader::{Checkpoint, OpenOptions, Want};
+use waystation_store::Store;
+
+use crate::records;
+use crate::reduce::{Place, from_bytes};
+use crate::trainer::Trainer;
+
+/// The state of the checkpoint `name` of `run` for one rank, and how many numbers it read: all
+/// parameters, and of the optimizer's moments the range that it owns now. The boxes need not be
+/// those that any rank wrote.
+///
+/// # Errors
+/// Those of `waystation-reader` and of [`records::restore`]; `digest-mismatch` when it is not the
+/// checkpoint that was decided on.
+pub(crate) fn resume(
+    run: &Arc<dyn Store>,
+    name: &str,
+    digest: Digest,
+    place: Place,
+) -> Result<(Trainer, usize)> {
+    let store = run.dir(name)?.ok_or_else(|| {
+        Error::new(Code::NotFound, "expected the checkpoint to resume from").in_file(name)
+    })?;
+    let checkpoint = Checkpoint::open_store(store, OpenOptions::default())?;
+    if checkpoint.digest() != digest {
+        let message = format!("expected the checkpoint {digest}, found {}", checkpoint.digest());
+        return Err(Error::new(Code::DigestMismatch, message).in_file(name));
+    }
+    let mut trainer = Trainer::new(place);
+    let numbers = tensors(&checkpoint, &mut trainer)?;
+    records::restore(&checkpoint, &mut trainer)?;
+    records::restore_dropout(&checkpoint, &mut trainer)?;
+    Ok((trainer, numbers))
+}
+
+fn tensors(checkpoint: &Checkpoint, trainer: &mut Trainer) -> Result<usize> {
+    let params = trainer.model.params.clone();
+    let owned = trainer.owned();
+    let pieces = params.pieces(&owned)?;
+    let mut wants: Vec<Want> = params.0.iter().map(|param| Want::whole(param.identity())).collect();
+    for slot in ["adam.m", "adam.v"] {
+        let of = |piece: &crate::params::Piece<'_>| {
+            Want::region(piece.param.moment(slot), piece.region.clone())
+        };
+        wants.extend(pieces.iter().map(of));
+    }
+    // In the order of the wants, which is that of the flat list, three times.
+    let read: Vec<f32> =
+        checkpoint.read(&wants)?.iter().flat_map(|bytes| from_bytes(bytes)).collect();
+    let numbers = read.len();
+    let split = read.split_at_checked(trainer.values.len()).and_then(|(values, moments)| {
+        let (m, v) = moments.split_at_checked(owned.len())?;
+        (v.len() == owned.len()).then_some((values, m, v))
+    });
+    let Some((values, m, v)) = split else {
+        let message = format!("expected tensors of this model, found {numbers} numbers");
+        return Err(Error::new(Code::BadShape, message));
+    };
+    (trainer.values, trainer.moments.m, trainer.moments.v) =
+        (values.to_vec(), m.to_vec(), v.to_vec());
+    Ok(numbers)
+}

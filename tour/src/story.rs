@@ -1,0 +1,372 @@
+//! The tour as it is told: one run without interruption, one that is killed and resumed twice, and
+//! the comparison of the two.
+//!
+//! It knows the order of events and words for people who meet all this for the first time.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use waystation_format::{Code, Error, Result, names};
+use waystation_reader::Progress;
+
+use crate::compare;
+use crate::fault::Fault;
+use crate::hub::Program;
+use crate::jobs::{Ended, HELD, Launcher, Spec};
+use crate::orders::Event;
+use crate::plot::{Mark, Point, plot};
+use crate::report::{Compared, JobReport, KillReport, Report};
+use crate::trainer::{BATCH, STEPS, Trainer};
+use crate::{reduce::Place, tree};
+
+/// Steps between two checkpoints.
+const SAVE_EVERY: u64 = 5;
+/// The step in whose save the first job is killed.
+const KILLED_AT: u64 = 85;
+/// The last step of the second job.
+const SECOND_UNTIL: u64 = 160;
+/// Ranks of the jobs.
+const RANKS: [usize; 3] = [4, 3, 1];
+
+/// How to take the tour.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How a rank is started.
+    pub program: Program,
+    /// Keep the files in this directory, which must not exist or be empty, instead of a temporary
+    /// one that is removed.
+    pub keep: Option<PathBuf>,
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Do this wrong once after the first resume, to see the tour notice.
+    pub fault: Option<Fault>,
+}
+
+/// Where lines for people go.
+pub type Say<'s> = &'s mut dyn FnMut(&str) -> Result<()>;
+
+/// Takes the tour; `say` is given one line at a time.
+///
+/// Whether everything was equal is in the report.
+///
+/// # Errors
+///
+/// What a rank or the system failed of; `exists` when the directory to keep holds something;
+/// `interrupted` when the user wants to stop. Then no process is left, and no temporary file.
+pub fn tour(options: &Options, say: Say<'_>, progress: &dyn Progress) -> Result<Report> {
+    let begin = Instant::now();
+    let home = Home::make(options.keep.as_deref())?;
+    let reference = Launcher::new(&options.program, &home.path().join("reference"), progress)?;
+    let run = Launcher::new(&options.program, &home.path().join("run"), progress)?;
+    let parameters = Trainer::new(Place { rank: 0, ranks: 1 }).values.len();
+
+    introduce(say, parameters)?;
+    let alone = without_interruption(&reference, say)?;
+    let (first, mut kill) = killed(&run, say)?;
+    let second = resumed_by_three(&run, options.fault, &mut kill, say)?;
+    let third = resumed_by_one(&run, say)?;
+
+    let jobs = vec![first, second, third];
+    let mut compared = Compared::default();
+    compare::losses(&alone.losses, &jobs, &mut compared);
+    let [expected, found] = [&reference, &run].map(|launcher| {
+        launcher.latest()?.ok_or_else(|| Error::new(Code::NoCheckpoint, "expected a last one"))
+    });
+    let (expected, found) = (expected?, found?);
+    let same_state = compare::checkpoints(&expected.store, &found.store, &mut compared)?;
+    let whole = compared.losses > alone.losses.len() && expected.step == found.step;
+    let equal = same_state && whole && compared.different_losses == 0;
+
+    let report = Report {
+        equal,
+        steps: STEPS,
+        batch: BATCH,
+        parameters,
+        reference: alone.losses,
+        jobs,
+        kill,
+        compared,
+        seconds: begin.elapsed().as_secs_f64(),
+        kept: options.keep.clone(),
+    };
+    conclude(&report, options, [&expected.name, &found.name], say)?;
+    Ok(report)
+}
+
+fn introduce(say: Say<'_>, parameters: usize) -> Result<()> {
+    for line in [
+        "A tour of Waystation",
+        "====================",
+        "",
+        "A small network learns to guess the next letter of a short story. We train it twice. The",
+        "first time nothing happens. The second time its processes are killed in the middle of",
+        "writing a checkpoint, and it goes on from the one before, on fewer processes, twice. If",
+        "checkpoints keep their promise, both end at the same place, to the last bit.",
+        "",
+    ] {
+        say(line)?;
+    }
+    say(&format!(
+        "The network has {} parameters (numbers to learn); a training takes {STEPS} steps of",
+        grouped(parameters)
+    ))?;
+    say(&format!("{BATCH} samples. It drops units at random (dropout) and shuffles the samples."))
+}
+
+fn without_interruption(reference: &Launcher<'_>, say: Say<'_>) -> Result<JobReport> {
+    heading(say, 1, "Train without interruption, in one process")?;
+    // Saved once, at the end, to compare with.
+    let spec = Spec { ranks: 1, until: STEPS, save_every: STEPS, hold_at: None, fault: None };
+    let Ended { report, seconds, .. } = reference.run(&spec)?;
+    say(&format!("   {} ({seconds:.1} s)", steps_text(&report)))?;
+    Ok(report)
+}
+
+fn killed(run: &Launcher<'_>, say: Say<'_>) -> Result<(JobReport, KillReport)> {
+    let [ranks, ..] = RANKS;
+    heading(say, 2, &format!("The same training on {ranks} processes, killed in mid-save"))?;
+    say(&format!(
+        "   Each process (\"rank\") works on {} of the {BATCH} samples and keeps the optimizer's",
+        BATCH.checked_div(ranks).unwrap_or(0)
+    ))?;
+    say(&format!(
+        "   memory of a quarter of the parameters. Every {SAVE_EVERY} steps all save a checkpoint together:"
+    ))?;
+    say("   each writes files of its own, and only then one of them adds the commit file.")?;
+    let spec =
+        Spec { ranks, until: STEPS, save_every: SAVE_EVERY, hold_at: Some(KILLED_AT), fault: None };
+    let (report, kill) = run.run_and_kill(&spec)?;
+    say(&format!("   {}; {} checkpoints.", steps_text(&report), report.checkpoints))?;
+    say("")?;
+    say(&format!(
+        "   While step {} was being saved, rank {HELD} was stopped half-way through its files; then",
+        kill.step
+    ))?;
+    say("   all ranks were killed at once (SIGKILL, which no program can catch). They left this:")?;
+    say("")?;
+    say(&format!("   {}/", kill.attempt))?;
+    for line in tree::lines(&kill.files) {
+        say(&format!("   {line}"))?;
+    }
+    say("")?;
+    say(&format!(
+        "   {} data files, {} of {ranks} ranks done, no {}: not a checkpoint.",
+        kill.shards,
+        kill.parts,
+        names::COMMIT
+    ))?;
+    Ok((report, kill))
+}
+
+fn resumed_by_three(
+    run: &Launcher<'_>,
+    fault: Option<Fault>,
+    kill: &mut KillReport,
+    say: Say<'_>,
+) -> Result<JobReport> {
+    let [_, ranks, _] = RANKS;
+    heading(say, 3, &format!("Resume on {ranks} processes"))?;
+    let Some(from) = run.latest()? else {
+        return Err(Error::new(Code::NoCheckpoint, "expected the checkpoints before the kill"));
+    };
+    let skipped = from.skipped.iter().find(|(name, _)| *name == kill.attempt);
+    let Some((_, why)) = skipped else {
+        let message = format!("expected {} to be passed over, found {}", kill.attempt, from.name);
+        return Err(Error::new(Code::StateDisagree, message));
+    };
+    kill.skipped = why.code().as_str().to_owned();
+    say(&format!(
+        "   Asked for the latest checkpoint, the reader passes over step {} ({}) and",
+        kill.step, kill.skipped
+    ))?;
+    say(&format!(
+        "   answers step {}. Its files were written by 4 ranks; now each of {ranks} reads the",
+        from.step
+    ))?;
+    say("   pieces that are its own, wherever they lie.")?;
+    let spec = Spec { ranks, until: SECOND_UNTIL, save_every: SAVE_EVERY, hold_at: None, fault };
+    let ended = run.run(&spec)?;
+    tell_resumed(&ended, say)?;
+    let again = kill.step.saturating_sub(from.step);
+    say(&format!(
+        "   {}; the first {again} of them for the second time.",
+        steps_text(&ended.report)
+    ))?;
+    Ok(ended.report)
+}
+
+fn resumed_by_one(run: &Launcher<'_>, say: Say<'_>) -> Result<JobReport> {
+    let [.., ranks] = RANKS;
+    heading(say, 4, "Resume on 1 process, to the end")?;
+    let spec = Spec { ranks, until: STEPS, save_every: SAVE_EVERY, hold_at: None, fault: None };
+    let ended = run.run(&spec)?;
+    tell_resumed(&ended, say)?;
+    say(&format!("   {}.", steps_text(&ended.report)))?;
+    Ok(ended.report)
+}
+
+/// What came back, beside numbers.
+fn tell_resumed(ended: &Ended, say: Say<'_>) -> Result<()> {
+    let read = |event: &Event| match event {
+        Event::Resumed { numbers, .. } => *numbers,
+        _ => 0,
+    };
+    let most = ended.resumed.iter().map(read).max().unwrap_or(0);
+    say(&format!(
+        "   A rank reads {} numbers: all parameters, its share of the rest.",
+        grouped(most)
+    ))?;
+    if let Some(Event::Resumed { dropout, sample, .. }) = ended.resumed.first() {
+        say(&format!("   Dropout goes on with the random number {dropout}, the data with sample"))?;
+        say(&format!("   {sample}: what the checkpoint itself foretold, and it was compared."))?;
+    }
+    Ok(())
+}
+
+fn conclude(report: &Report, options: &Options, last: [&str; 2], say: Say<'_>) -> Result<()> {
+    heading(say, 5, "Compare with the training that nobody interrupted, bit by bit")?;
+    let Compared { losses, different_losses, numbers, different_numbers, records, .. } =
+        report.compared;
+    say(&format!("   {losses:>7} losses of steps    {}", verdict(different_losses)))?;
+    say(&format!("   {:>7} final numbers      {}", grouped(numbers), verdict(different_numbers)))?;
+    let different_records = report.compared.different_records.len();
+    say(&format!("   {records:>7} final records      {}", verdict(different_records)))?;
+    say(
+        "   (final: parameters and optimizer memory; progress, schedule, dropout, place in the data)",
+    )?;
+    say("")?;
+    for line in picture(report, options.width) {
+        say(&line)?;
+    }
+    say("          Points are drawn as the number of ranks that computed them.")?;
+    say("          x killed while saving   ^ resumed on fewer processes")?;
+    say("")?;
+    if report.equal {
+        say(&format!("Everything is equal, to the last bit. ({:.1} s)", report.seconds))?;
+    } else {
+        say("NOT EQUAL: the resumed training is another one.")?;
+        if let Some(first) = &report.compared.first_difference {
+            say(&format!(
+                "The first loss that differs is that of step {}, on {} ranks: {} instead of {}.",
+                first.step, first.ranks, first.found, first.expected
+            ))?;
+        }
+        for record in &report.compared.different_records {
+            say(&format!("A record differs: {record}"))?;
+        }
+    }
+    say("")?;
+    try_next(options, last, say)
+}
+
+fn try_next(options: &Options, [expected, found]: [&str; 2], say: Say<'_>) -> Result<()> {
+    let Some(home) = &options.keep else {
+        say("The files are gone. To look at them yourself: waystation tour --keep DIR")?;
+        return Ok(());
+    };
+    let home = home.display();
+    say("Look for yourself:")?;
+    for command in [
+        format!("waystation list {home}/run"),
+        format!("waystation inspect {home}/run/{found} --tensors --state"),
+        format!("waystation verify {home}/run/{found}"),
+        format!("waystation diff {home}/reference/{expected} {home}/run/{found}"),
+    ] {
+        say(&format!("   {command}"))?;
+    }
+    Ok(())
+}
+
+/// The loss of every step as it was computed last, and where the job was cut.
+fn picture(report: &Report, width: usize) -> Vec<String> {
+    let mut points: Vec<Point> = Vec::new();
+    for job in &report.jobs {
+        let kept = usize::try_from(job.first.saturating_sub(1)).unwrap_or(usize::MAX);
+        points.truncate(kept);
+        points.extend(job.losses.iter().map(|&loss| Point { loss, ranks: job.ranks }));
+    }
+    let step = |step: u64| usize::try_from(step).unwrap_or(usize::MAX);
+    let mut marks: Vec<Mark> = report
+        .jobs
+        .iter()
+        .filter(|job| job.resumed_from.is_some())
+        .map(|job| Mark { step: step(job.first), sign: '^' })
+        .collect();
+    marks.push(Mark { step: step(report.kill.step), sign: 'x' });
+    plot(&points, &marks, width)
+}
+
+fn heading(say: Say<'_>, number: u32, text: &str) -> Result<()> {
+    say("")?;
+    say(&format!("{number}. {text}"))
+}
+
+fn steps_text(job: &JobReport) -> String {
+    let mut text = format!("Steps {}", job.first);
+    let last = job.first.saturating_add(job.losses.len() as u64).saturating_sub(1);
+    let _ = write!(text, "-{last}");
+    if let (Some(begin), Some(end)) = (job.losses.first(), job.losses.last()) {
+        let _ = write!(text, ": loss {begin:.2} to {end:.2}");
+    }
+    text
+}
+
+fn verdict(different: usize) -> String {
+    if different == 0 { "all equal".to_owned() } else { format!("{different} DIFFER") }
+}
+
+/// A count with a comma after every three digits.
+fn grouped(count: usize) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && digits.len().saturating_sub(at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The directory of the tour.
+enum Home {
+    /// Removed at the end, whatever happens.
+    Temporary(tempfile::TempDir),
+    Kept(PathBuf),
+}
+
+impl Home {
+    fn make(keep: Option<&Path>) -> Result<Self> {
+        let Some(path) = keep else {
+            let made = tempfile::Builder::new().prefix("waystation-tour-").tempdir();
+            return Ok(Self::Temporary(made.map_err(|e| Error::io("make a directory", e))?));
+        };
+        std::fs::create_dir_all(path).map_err(|e| Error::io("make a directory", e))?;
+        let mut found = std::fs::read_dir(path).map_err(|e| Error::io("list", e))?;
+        if found.next().is_some() {
+            let message = "expected a directory to make, or an empty one";
+            return Err(Error::new(Code::Exists, message).in_file(path.display().to_string()));
+        }
+        Ok(Self::Kept(path.to_owned()))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(made) => made.path(),
+            Self::Kept(path) => path,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_by_three() {
+        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
+            assert_eq!(grouped(count), text);
+        }
+    }
+}
