@@ -2124,7 +2124,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. Of a `sharded-lanes` whose `shards` are a list, n MUST be their number. n MUST be at most 2^32 for `grain.index_shuffle`. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
+        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. Of a `sharded-lanes` whose `shards` are a list, n MUST be their number. n MUST be at most 2^32 for `grain.index_shuffle`, and `rounds` even, from 4 to 1024. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
     },
     RuleInfo {
         id: ORDER_TENSOR,

@@ -156,7 +156,7 @@ fn by_role(registry: &Registry) -> Vec<Value> {
             properties.insert("block".to_owned(), json!(false));
         }
         if role.id == "blob" {
-            properties.insert("dtype".to_owned(), json!({ "const": "U8" }));
+            properties.insert("dtype".to_owned(), json!({ "enum": ["U8", "U64"] }));
             properties.insert("shape".to_owned(), json!({ "minItems": 1, "maxItems": 1 }));
         }
         out.push(json!({
