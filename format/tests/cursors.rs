@@ -1,0 +1,639 @@
+//! Cursors as records say them: what is read is written back, and each breach has its answer.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a test says where it fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use waystation_format::json::Value;
+use waystation_format::records::cursor::{
+    Augment, Canary, Cursor, Deficit, EndsWhen, EpochEnd, Item, LaneEnd, Leftover, Mixture, Node,
+    Numbers, Opaque, Order, Pack, Partition, PermutedIndex, Piece, SeedRule, Selection,
+    ShardedLanes, ShareRule, Source, StoredShuffle, Tail, WindowShuffle,
+};
+use waystation_format::value_tree::{MapKey, Tree};
+use waystation_format::{Code, Digest, Identity, Role, Topology, rule};
+
+fn topology() -> Topology {
+    Topology(vec![("dp".to_owned(), 2), ("tp".to_owned(), 3)])
+}
+
+fn sha() -> String {
+    Digest::of(b"").to_string()
+}
+
+/// A text in which `SHA` stands for a digest.
+fn parse(text: &str) -> waystation_format::Result<Cursor> {
+    let value = Value::parse(&text.replace("SHA", &sha())).unwrap();
+    Cursor::parse(&value, Some(&topology()))
+}
+
+const NEXT: &str = r#""next":{"count":0,"first":[],"sha256":"SHA"}"#;
+const LEAF: &str = r#"{"epoch":0,"epoch_end":{"rule":"stop"},"kind":"permuted-index","order":{"algorithm":"identity","n":7},"position":3,"source":{"records":7,"sha256":"SHA"}}"#;
+
+fn permuted() -> String {
+    format!(
+        r#"{{"augment":"per-record","consumed":3,"epoch":0,"epoch_end":{{"rule":"pad","unit":4}},"kind":"permuted-index",{NEXT},"order":{{"algorithm":"torch.randperm-cpu","n":6,"seed":{{"int":"18446744073709551615"}},"seed_rule":"seed+epoch"}},"partition":{{"axes":["dp"],"batch":4,"rule":"round-robin"}},"position":3,"source":{{"name":"c4","records":7,"sha256":"SHA"}}}}"#
+    )
+}
+
+fn drop_last() -> String {
+    permuted().replace("pad", "drop-last").replace(r#":3"#, r#":4"#)
+}
+
+fn lanes() -> String {
+    format!(
+        r#"{{"consumed":3,"epoch":0,"epoch_end":{{"rule":"wrap"}},"kind":"sharded-lanes","lanes":[[2,1],[5,0]],{NEXT},"next_lane":1,"order":{{"algorithm":"explicit","n":4,"ordinals":[3,2,1,0]}},"partition":{{"axes":["dp"],"batch":4,"rule":"by-lane"}},"source":{{"records":9,"sha256":"SHA","shards":[2,3,4,0]}}}}"#
+    )
+}
+
+fn mixture() -> String {
+    format!(
+        r#"{{"children":[{LEAF},{LEAF}],"consumed":3,"kind":"mixture",{NEXT},"selection":{{"algorithm":"deficit","end":"first","taken":[2,1],"weights":[4294967295,1]}}}}"#
+    )
+}
+
+fn shuffle() -> String {
+    format!(
+        r#"{{"anchor":{LEAF},"consumed":3,"index":5,"kind":"window-shuffle",{NEXT},"order":{{"algorithm":"grain.index_shuffle","rounds":4,"seed":7,"seed_rule":"seed"}},"replay":2,"window":4}}"#
+    )
+}
+
+fn stored() -> String {
+    format!(
+        r#"{{"buffer":[1,[0,2]],"child":{LEAF},"consumed":3,"kind":"window-shuffle","order":{{"algorithm":"vendor/buffer","state":[]}}}}"#
+    )
+}
+
+fn pack() -> String {
+    format!(
+        r#"{{"algorithm":"concat-then-split","child":{LEAF},"consumed":3,"kind":"pack","leftover":[2,1,5],"length":4,"tail":"keep","tokenizer":"SHA"}}"#
+    )
+}
+
+fn opaque() -> String {
+    r#"{"fingerprint":{"map":[["workers",2]]},"kind":"opaque","media_type":"application/json","state":{"list":[]}}"#.to_owned()
+}
+
+#[test]
+fn every_kind_is_read_and_written_back() {
+    for (text, computed) in [
+        (permuted(), true),
+        (lanes(), true),
+        (mixture(), true),
+        (shuffle(), true),
+        (stored(), false),
+        (pack(), false),
+        (opaque(), false),
+    ] {
+        let cursor = parse(&text).unwrap();
+        assert_eq!(cursor.to_value().encode().unwrap(), text.replace("SHA", &sha()));
+        assert_eq!(cursor.is_computed(), computed, "{text}");
+    }
+}
+
+/// A good text, what is replaced in it and by what; the answer and its pointer.
+type Bad = (fn() -> String, &'static str, &'static str, Code, &'static str, &'static str);
+
+#[test]
+fn each_bad_form_has_its_answer() {
+    use Code::{BadMember, BadPosition};
+    let form = rule::CURSOR_FORM;
+    let order = rule::ORDER_FORM;
+    let cases: &[Bad] = &[
+        // cursor.form
+        (permuted, r#""kind":"permuted-index","#, "", BadMember, form, ""),
+        (permuted, r#""permuted-index""#, r#""permuted""#, BadMember, form, "/kind"),
+        (permuted, r#""permuted-index""#, "1", BadMember, form, "/kind"),
+        (permuted, r#""consumed":3,"#, "", BadMember, form, ""),
+        (permuted, r#""consumed":3"#, r#""consumed":-3"#, BadMember, form, "/consumed"),
+        (permuted, "per-record", "some", BadMember, form, "/augment"),
+        (permuted, r#""epoch":0,"#, "", BadMember, form, ""),
+        (permuted, r#""epoch":0,"#, r#""epoch":0,"epoch1":0,"#, BadMember, form, "/epoch1"),
+        (permuted, r#""unit":4"#, r#""unit":0"#, BadMember, form, "/epoch_end/unit"),
+        (permuted, r#","unit":4"#, "", BadMember, form, "/epoch_end"),
+        (permuted, r#""pad""#, r#""wrap""#, BadMember, form, "/epoch_end/unit"),
+        (permuted, r#""pad""#, r#""round""#, BadMember, form, "/epoch_end/rule"),
+        (permuted, r#""records":7"#, r#""records":0"#, BadMember, form, "/source/records"),
+        (permuted, r#""sha256":"SHA"}}"#, r#""sha256":"00"}}"#, BadMember, form, "/source/sha256"),
+        (permuted, r#""name":"c4""#, r#""name":"""#, BadMember, form, "/source/name"),
+        (permuted, r#""records":7"#, r#""records":7,"rows":7"#, BadMember, form, "/source/rows"),
+        (permuted, r#""first":[]"#, r#""first":[[1]]"#, BadMember, form, "/next/first/0"),
+        (permuted, r#""first":[]"#, r#""first":[[]]"#, BadMember, form, "/next/first/0"),
+        (permuted, r#""first":[]"#, r#""first":[["1",2]]"#, BadMember, form, "/next/first/0/0"),
+        (permuted, "round-robin", "random", BadMember, form, "/partition/rule"),
+        (permuted, r#"["dp"]"#, "[1]", BadMember, form, "/partition/axes/0"),
+        (lanes, "[2,1],", "[2,1,1],", BadMember, form, "/lanes/0"),
+        (lanes, "[2,1],", "[2],", BadMember, form, "/lanes/0"),
+        (lanes, "[2,1],", r#"[2,"1"],"#, BadMember, form, "/lanes/0/1"),
+        (lanes, r#""wrap""#, r#""pad""#, BadMember, form, "/epoch_end/rule"),
+        (lanes, r#","shards":[2,3,4,0]"#, "", BadMember, form, "/source"),
+        (lanes, "[2,3,4,0]", "7", BadMember, form, "/source/shards"),
+        (lanes, "[2,3,4,0]", r#"{"tensors":[]}"#, BadMember, form, "/source/shards"),
+        (mixture, r#""taken":[2,1]"#, r#""taken":[2]"#, BadMember, form, "/selection/taken"),
+        (mixture, "4294967295,1]", "1,1,1]", BadMember, form, "/selection/weights"),
+        (mixture, "4294967295,1]", "4294967296,1]", BadMember, form, "/selection/weights/0"),
+        (mixture, "4294967295,1]", "1,0]", BadMember, form, "/selection/weights/1"),
+        (mixture, r#""first","taken""#, r#""last","taken""#, BadMember, form, "/selection/end"),
+        (mixture, r#""algorithm":"deficit","#, "", BadMember, form, "/selection"),
+        (
+            mixture,
+            r#"[{"epoch":0"#,
+            r#"[{"consumed":3,"epoch":0"#,
+            BadMember,
+            form,
+            "/children/0/consumed",
+        ),
+        (shuffle, r#""index":5,"#, "", BadMember, form, ""),
+        (shuffle, r#""window":4"#, r#""window":0"#, BadMember, form, "/window"),
+        (shuffle, r#"{"anchor""#, r#"{"buffer":[],"anchor""#, BadMember, form, "/anchor"),
+        (stored, "[0,2]", "[0]", BadMember, form, "/buffer/1"),
+        (pack, r#""length":4"#, r#""length":0"#, BadMember, form, "/length"),
+        (pack, r#""keep""#, r#""kept""#, BadMember, form, "/tail"),
+        (pack, "[2,1,5]", "[2,1]", BadMember, form, "/leftover"),
+        (pack, "[2,1,5]", "[[2,1,5]]", BadMember, form, "/leftover"),
+        (pack, "[2,1,5]", "[[],1,5]", BadMember, form, "/leftover/0"),
+        (pack, "concat-then-split", "vendor/fit", BadMember, form, "/leftover/0"),
+        (opaque, r#"[["workers",2]]"#, "[[1,2]]", BadMember, form, "/fingerprint"),
+        (opaque, r#"{"map":[["workers",2]]}"#, "1", BadMember, form, "/fingerprint"),
+        (
+            opaque,
+            r#"{"fingerprint""#,
+            r#"{"consumed":1,"fingerprint""#,
+            BadMember,
+            form,
+            "/consumed",
+        ),
+        (opaque, "application/json", "", BadMember, form, "/media_type"),
+        (opaque, r#"{"list":[]}"#, "[]", BadMember, rule::VALUE_FORM, "/state"),
+        // cursor.position
+        (
+            permuted,
+            r#""position":3"#,
+            r#""position":9"#,
+            BadPosition,
+            rule::CURSOR_POSITION,
+            "/position",
+        ),
+        (
+            permuted,
+            r#"{"rule":"pad","unit":4}"#,
+            r#"{"rule":"drop-last","unit":7}"#,
+            BadPosition,
+            rule::CURSOR_POSITION,
+            "/epoch_end",
+        ),
+        (
+            drop_last,
+            r#""position":4"#,
+            r#""position":5"#,
+            BadPosition,
+            rule::CURSOR_POSITION,
+            "/position",
+        ),
+        (
+            permuted,
+            r#""consumed":3"#,
+            r#""consumed":2"#,
+            BadPosition,
+            rule::CURSOR_POSITION,
+            "/consumed",
+        ),
+        // cursor.lanes
+        (
+            lanes,
+            r#""next_lane":1"#,
+            r#""next_lane":2"#,
+            BadPosition,
+            rule::CURSOR_LANES,
+            "/next_lane",
+        ),
+        (lanes, "[2,1],", "[1,1],", BadPosition, rule::CURSOR_LANES, "/lanes/0/0"),
+        (lanes, "[5,0]", "[7,0]", BadPosition, rule::CURSOR_LANES, "/lanes/1/0"),
+        (lanes, "[5,0]", "[0,0]", BadPosition, rule::CURSOR_LANES, "/lanes/1/0"),
+        (lanes, "[5,0]", "[5,1]", BadPosition, rule::CURSOR_LANES, "/lanes/1/1"),
+        (lanes, "[2,3,4,0]", "[2,3,4]", BadPosition, rule::CURSOR_LANES, "/source/shards"),
+        (lanes, "[2,3,4,0]", "[2,3,4,1]", BadPosition, rule::CURSOR_LANES, "/source/shards"),
+        // cursor.replay and cursor.leftover
+        (shuffle, r#""replay":2"#, r#""replay":5"#, BadPosition, rule::CURSOR_REPLAY, "/replay"),
+        (pack, "[2,1,5]", "[2,1,0]", BadPosition, rule::CURSOR_LEFTOVER, "/leftover/2"),
+        // cursor.canary-there
+        (permuted, NEXT_COMMA, "", BadMember, rule::CURSOR_CANARY_THERE, ""),
+        (
+            permuted,
+            r#""count":0"#,
+            r#""count":65537"#,
+            BadMember,
+            rule::CURSOR_CANARY_THERE,
+            "/next/count",
+        ),
+        (
+            permuted,
+            r#""count":0"#,
+            r#""count":1"#,
+            BadMember,
+            rule::CURSOR_CANARY_THERE,
+            "/next/first",
+        ),
+        (
+            permuted,
+            r#""first":[]"#,
+            r#""first":[1]"#,
+            BadMember,
+            rule::CURSOR_CANARY_THERE,
+            "/next/first",
+        ),
+        // order.form
+        (permuted, r#""algorithm":"torch.randperm-cpu","#, "", BadMember, order, "/order"),
+        (
+            permuted,
+            r#""seed_rule":"seed+epoch""#,
+            r#""seed_rule":"epoch""#,
+            BadMember,
+            order,
+            "/order/seed_rule",
+        ),
+        (permuted, "18446744073709551615", "18446744073709551616", BadMember, order, "/order/seed"),
+        (permuted, r#"{"int":"18446744073709551615"}"#, "-1", BadMember, order, "/order/seed"),
+        (
+            permuted,
+            r#"{"int":"18446744073709551615"}"#,
+            r#"{"int":"1"}"#,
+            BadMember,
+            rule::VALUE_FORM,
+            "/order/seed/int",
+        ),
+        (permuted, r#""n":6,"#, "", BadMember, order, "/order"),
+        (permuted, r#""n":6,"#, r#""n":0,"#, BadMember, form, "/order/n"),
+        (permuted, r#""n":6,"#, r#""m":6,"n":6,"#, BadMember, order, "/order/m"),
+        (permuted, r#""n":6,"#, r#""n":6,"rounds":4,"#, BadMember, order, "/order/rounds"),
+        (permuted, "torch.randperm-cpu", "identity", BadMember, order, "/order/seed"),
+        (shuffle, r#""rounds":4,"#, r#""n":4,"rounds":4,"#, BadMember, order, "/order/n"),
+        (shuffle, r#""seed":7"#, r#""seed":4294967296"#, BadMember, order, "/order/seed"),
+        (shuffle, r#""rounds":4,"#, "", BadMember, order, "/order"),
+        (shuffle, r#""rounds":4,"#, r#""rounds":5,"#, BadMember, order, "/order/rounds"),
+        (shuffle, r#""rounds":4,"#, r#""rounds":2,"#, BadMember, order, "/order/rounds"),
+        (
+            shuffle,
+            r#"{"algorithm":"grain.index_shuffle","rounds":4,"seed":7,"seed_rule":"seed"}"#,
+            r#"{"algorithm":"explicit","ordinals":[]}"#,
+            BadMember,
+            order,
+            "/order/algorithm",
+        ),
+        (stored, r#""state":[]"#, r#""n":4,"state":[]"#, BadMember, order, "/order/n"),
+        (lanes, "[3,2,1,0]", r#"[3,2,1,"0"]"#, BadMember, order, "/order/ordinals/3"),
+        // order.domain
+        (permuted, r#""n":6,"#, r#""n":8,"#, BadPosition, rule::ORDER_DOMAIN, "/order/n"),
+        (lanes, "[3,2,1,0]", "[3,2,4,0]", BadPosition, rule::ORDER_DOMAIN, "/order/ordinals/2"),
+        (lanes, "[3,2,1,0]", "[3,2,1]", BadPosition, rule::ORDER_DOMAIN, "/order/ordinals"),
+        // cursor.partition
+        (
+            permuted,
+            r#"["dp"]"#,
+            r#"["tp","pp"]"#,
+            BadMember,
+            rule::CURSOR_PARTITION,
+            "/partition/axes/1",
+        ),
+        (
+            permuted,
+            r#"["dp"]"#,
+            r#"["dp","dp"]"#,
+            BadMember,
+            rule::CURSOR_PARTITION,
+            "/partition/axes/1",
+        ),
+        (
+            permuted,
+            r#""batch":4"#,
+            r#""batch":0"#,
+            BadMember,
+            rule::CURSOR_PARTITION,
+            "/partition/batch",
+        ),
+        (permuted, "round-robin", "by-lane", BadMember, rule::CURSOR_PARTITION, "/partition/rule"),
+    ];
+    for (good, from, to, code, rule, pointer) in cases {
+        let text = good();
+        assert_eq!(text.matches(from).count(), 1, "{from} in {text}");
+        let text = sorted(&text.replacen(from, to, 1));
+        let error = parse(&text).expect_err(&text);
+        let found = (
+            error.code(),
+            error.rule_id().unwrap(),
+            error.location().pointer.as_deref().unwrap_or_default(),
+        );
+        assert_eq!(found, (*code, *rule, *pointer), "{error}\n{text}");
+    }
+}
+
+const NEXT_COMMA: &str = r#""next":{"count":0,"first":[],"sha256":"SHA"},"#;
+
+/// Members in the order that JSON must have them; the table above puts them where it is easy.
+fn sorted(text: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(text).unwrap().to_string()
+}
+
+#[test]
+fn what_is_long_or_deep_is_refused() {
+    let big = |count: usize| vec!["0"; count].join(",");
+    let ordinals = |count: usize| {
+        permuted()
+            .replace(r#""algorithm":"torch.randperm-cpu","n":6,"seed":{"int":"18446744073709551615"},"seed_rule":"seed+epoch""#,
+            &format!(r#""algorithm":"explicit","n":{count},"ordinals":[{}]"#, big(count)))
+    };
+    parse(&ordinals(65_536)).unwrap();
+    let error = parse(&ordinals(65_537)).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("order.form")));
+    assert_eq!(error.location().pointer.as_deref(), Some("/order/ordinals/65536"));
+
+    let many = format!("[{}]", vec!["[0,0]"; 65_537].join(","));
+    let error = parse(&lanes().replace("[[2,1],[5,0]]", &many)).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("limit.value")));
+    assert_eq!(error.location().pointer.as_deref(), Some("/lanes"));
+
+    let children = vec![LEAF; 1025].join(",");
+    let error = parse(&mixture().replace(&format!("{LEAF},{LEAF}"), &children)).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("cursor.form")));
+    assert_eq!(error.location().pointer.as_deref(), Some("/children/1024"));
+
+    let mut deep = LEAF.to_owned();
+    for _ in 0..6 {
+        deep = stored().replace(r#""consumed":3,"#, "").replace(LEAF, &deep);
+    }
+    parse(&stored().replace(LEAF, &deep)).unwrap();
+    let deep = stored().replace(r#""consumed":3,"#, "").replace(LEAF, &deep);
+    let error = parse(&stored().replace(LEAF, &deep)).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("cursor.form")));
+    assert_eq!(
+        error.location().pointer.as_deref(),
+        Some("/child/child/child/child/child/child/child/child")
+    );
+}
+
+#[test]
+fn axes_are_checked_where_a_topology_is_given() {
+    let text = permuted().replace(r#"["dp"]"#, r#"["pp"]"#).replace("SHA", &sha());
+    let value = Value::parse(&text).unwrap();
+    Cursor::parse(&value, None).unwrap();
+    Cursor::parse(&value, Some(&topology())).unwrap_err();
+}
+
+fn count() -> impl Strategy<Value = u64> {
+    prop_oneof![0..9_u64, 0..(1_u64 << 53)]
+}
+
+fn digest() -> impl Strategy<Value = Digest> {
+    any::<u8>().prop_map(|byte| Digest::of(&[byte]))
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z~/\"]{1,4}"
+}
+
+fn tensor() -> impl Strategy<Value = Numbers> {
+    name().prop_map(|name| {
+        let identity = Identity {
+            component: "main".to_owned(),
+            role: Role::Blob,
+            name,
+            slot: String::new(),
+            owner: String::new(),
+            scope: Vec::new(),
+        };
+        Numbers::Tensor(Box::new(identity))
+    })
+}
+
+fn seed_rule() -> impl Strategy<Value = SeedRule> {
+    prop_oneof![Just(SeedRule::Seed), Just(SeedRule::SeedPlusEpoch)]
+}
+
+/// Not explicit.
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        Just(Order::Identity),
+        (any::<u64>(), seed_rule())
+            .prop_map(|(seed, seed_rule)| Order::TorchRandpermCpu { seed, seed_rule }),
+        (any::<u32>(), seed_rule(), 2..99_u64).prop_map(|(seed, seed_rule, pairs)| {
+            Order::GrainIndexShuffle { seed, seed_rule, rounds: pairs * 2 }
+        }),
+        (name(), count()).prop_map(|(algorithm, number)| {
+            let number = Value::Int(number as i64);
+            Order::Other { algorithm, members: BTreeMap::from([("x".to_owned(), number)]) }
+        }),
+    ]
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    prop::collection::vec(count(), 1..6).prop_map(|integers| Item::of(&integers))
+}
+
+fn source() -> impl Strategy<Value = Source> {
+    (prop::option::of(name()), 1..(1_u64 << 53), digest())
+        .prop_map(|(name, records, sha256)| Source { name, records, sha256 })
+}
+
+fn permuted_index() -> impl Strategy<Value = Node> {
+    let end = prop_oneof![
+        Just(EpochEnd::Wrap),
+        Just(EpochEnd::Stop),
+        (1..50_u64).prop_map(|unit| EpochEnd::Pad { unit }),
+        (1..50_u64).prop_map(|unit| EpochEnd::DropLast { unit }),
+    ];
+    (count(), end, order(), source(), any::<u64>(), prop::option::of(tensor())).prop_map(
+        |(epoch, epoch_end, order, source, any, tensor)| {
+            let order = tensor.map_or(order, Order::Explicit);
+            let n = source.records.min(1 << 32);
+            let (epoch_end, items) = match epoch_end.items(n) {
+                None | Some(0) => (EpochEnd::Wrap, n),
+                Some(items) => (epoch_end, items),
+            };
+            let position = any % (items + 1);
+            Node::PermutedIndex(PermutedIndex { epoch, epoch_end, n, order, position, source })
+        },
+    )
+}
+
+fn sharded_lanes() -> impl Strategy<Value = Node> {
+    let shards = prop::collection::vec(1..99_u64, 1..6);
+    let lanes = prop::collection::vec((any::<u64>(), count()), 1..5);
+    (count(), order(), source(), shards, lanes, any::<u64>(), prop::option::of(tensor())).prop_map(
+        |(epoch, order, mut source, shards, lanes, any, tensor)| {
+            let (n, count) = (shards.len() as u64, lanes.len() as u64);
+            let lane = |(lane, (any, record)): (usize, (u64, u64))| {
+                let most = (n + count - 1 - lane as u64) / count;
+                let place = lane as u64 + any % (most + 1) * count;
+                (place, if place < n { record } else { 0 })
+            };
+            let lanes: Vec<(u64, u64)> = lanes.into_iter().enumerate().map(lane).collect();
+            source.records = shards.iter().sum();
+            let (shards, order) = match tensor {
+                Some(tensor) => (tensor, Order::Explicit(Numbers::List(vec![n - 1; n as usize]))),
+                None => (Numbers::List(shards), order),
+            };
+            let epoch_end = if any % 2 == 0 { LaneEnd::Wrap } else { LaneEnd::Stop };
+            let next_lane = any % count;
+            Node::ShardedLanes(ShardedLanes {
+                epoch,
+                epoch_end,
+                lanes,
+                next_lane,
+                n,
+                order,
+                source,
+                shards,
+            })
+        },
+    )
+}
+
+fn opaque_node() -> impl Strategy<Value = Node> {
+    (name(), name(), count()).prop_map(|(media_type, key, number)| {
+        let state = Tree::int(i128::from(number));
+        let fingerprint = Tree::Map(vec![(MapKey::Str(key), state.clone())]);
+        Node::Opaque(Opaque { fingerprint, media_type, state })
+    })
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let leaf = prop_oneof![3 => permuted_index(), 3 => sharded_lanes(), 1 => opaque_node()];
+    leaf.prop_recursive(4, 12, 3, |inner| {
+        let child = inner.clone().prop_map(Box::new);
+        let piece = (item(), count(), 1..99_u64)
+            .prop_map(|(item, offset, count)| Piece { item, offset, count })
+            .boxed();
+        let leftover = prop_oneof![
+            prop::option::of(piece.clone()).prop_map(Leftover::ConcatThenSplit),
+            (name(), prop::collection::vec(piece, 0..3))
+                .prop_map(|(algorithm, pieces)| Leftover::Other { algorithm, pieces }),
+        ];
+        let tail = prop_oneof![Just(Tail::Drop), Just(Tail::Keep)];
+        let mixture =
+            (prop::collection::vec((inner, count(), 1..(1_u64 << 32)), 1..4), any::<u8>())
+                .prop_map(|(children, any)| {
+                    let selection = if any % 4 == 0 {
+                        let members = BTreeMap::from([("y".to_owned(), Value::Null)]);
+                        Selection::Other { algorithm: "vendor/pick".to_owned(), members }
+                    } else {
+                        let end = if any % 4 == 1 { EndsWhen::First } else { EndsWhen::All };
+                        let taken = children.iter().map(|(_, taken, _)| *taken).collect();
+                        let weights = children.iter().map(|(_, _, weight)| *weight).collect();
+                        Selection::Deficit(Deficit { end, taken, weights })
+                    };
+                    let children = children.into_iter().map(|(child, _, _)| child).collect();
+                    Node::Mixture(Mixture { children, selection })
+                });
+        prop_oneof![
+            mixture,
+            (child.clone(), count(), order(), 1..(1_u64 << 53), any::<u64>()).prop_map(
+                |(anchor, index, order, window, any)| {
+                    let replay = any % (window + 1);
+                    Node::WindowShuffle(WindowShuffle { anchor, index, order, replay, window })
+                }
+            ),
+            (prop::collection::vec(item(), 0..4), child.clone(), order()).prop_map(
+                |(buffer, child, order)| Node::StoredShuffle(StoredShuffle {
+                    buffer,
+                    child,
+                    order
+                })
+            ),
+            (child, leftover, 1..(1_u64 << 53), tail, prop::option::of(digest())).prop_map(
+                |(child, leftover, length, tail, tokenizer)| {
+                    Node::Pack(Pack { child, leftover, length, tail, tokenizer })
+                }
+            ),
+        ]
+    })
+}
+
+fn cursor() -> impl Strategy<Value = Cursor> {
+    let augment =
+        prop_oneof![Just(Augment::None), Just(Augment::PerRecord), Just(Augment::WorkerStream)];
+    let next = (0..65_537_u64, prop::collection::vec(item(), 4), digest()).prop_map(
+        |(count, mut first, sha256)| {
+            first.truncate(count as usize);
+            Canary { count, first, sha256 }
+        },
+    );
+    let partition =
+        (Just(vec!["dp".to_owned(), "tp".to_owned()]).prop_shuffle(), 1..99_u64, any::<u8>());
+    let parts = (prop::option::of(augment), next, prop::option::of(partition), any::<u32>());
+    (node(), parts).prop_map(|(root, (augment, next, partition, any))| {
+        let partition = partition.map(|(axes, batch, any)| {
+            let rule = match any % 3 {
+                0 if matches!(root, Node::ShardedLanes(_)) => ShareRule::ByLane,
+                1 => ShareRule::Contiguous,
+                _ => ShareRule::RoundRobin,
+            };
+            Partition { axes, batch, rule }
+        });
+        let consumed = match &root {
+            Node::Opaque(_) => None,
+            Node::PermutedIndex(leaf) => Some(leaf.position),
+            _ => Some(u64::from(any)),
+        };
+        let next = if root.is_computed() || any % 2 == 0 { Some(next) } else { None };
+        Cursor { augment, consumed, next, partition, root }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(cursor in cursor()) {
+        let value = cursor.to_value();
+        prop_assert_eq!(&Cursor::parse(&value, Some(&topology())).unwrap(), &cursor);
+        let text = value.encode().unwrap();
+        prop_assert_eq!(Value::parse(&text).unwrap(), value);
+    }
+
+    /// Whatever one value in it becomes, there is an answer, and reading what is accepted again
+    /// gives the same.
+    #[test]
+    fn nothing_panics(cursor in cursor(), at in any::<prop::sample::Index>(), other in 0..8_u8) {
+        let mut value = cursor.to_value();
+        let mut places = 0;
+        visit(&mut value, &mut |_| places += 1);
+        let (chosen, mut here) = (at.index(places), 0);
+        visit(&mut value, &mut |value| {
+            if here == chosen {
+                *value = match other {
+                    0 => Value::Null,
+                    1 => Value::Int(0),
+                    2 => Value::Int((1 << 53) - 1),
+                    3 => Value::Str(String::new()),
+                    4 => Value::List(Vec::new()),
+                    5 => Value::Object(BTreeMap::new()),
+                    6 => Value::Int(-1),
+                    _ => Value::List(vec![Value::Int(1), Value::Int(2)]),
+                };
+            }
+            here += 1;
+        });
+        match Cursor::parse(&value, Some(&topology())) {
+            Ok(cursor) => prop_assert_eq!(cursor.to_value(), value),
+            Err(error) => {
+                prop_assert!(error.rule_id().is_some());
+            }
+        }
+    }
+}
+
+/// Calls `with` on every value, a container before what it holds.
+fn visit(value: &mut Value, with: &mut impl FnMut(&mut Value)) {
+    with(value);
+    match value {
+        Value::List(items) => items.iter_mut().for_each(|item| visit(item, with)),
+        Value::Object(members) => members.values_mut().for_each(|member| visit(member, with)),
+        _ => {}
+    }
+}
