@@ -62,7 +62,7 @@ fn mixture() -> String {
 
 fn shuffle() -> String {
     format!(
-        r#"{{"anchor":{LEAF},"consumed":3,"index":5,"kind":"window-shuffle",{NEXT},"order":{{"algorithm":"grain.index_shuffle","rounds":4,"seed":7,"seed_rule":"seed"}},"replay":2,"window":4}}"#
+        r#"{{"anchor":{LEAF},"consumed":3,"index":5,"kind":"window-shuffle",{NEXT},"order":{{"algorithm":"grain.index_shuffle","rounds":4,"seed":7,"seed_rule":"seed"}},"replay":2,"reverse":true,"window":4}}"#
     )
 }
 
@@ -123,7 +123,14 @@ fn each_bad_form_has_its_answer() {
         (permuted, r#""pad""#, r#""round""#, BadMember, form, "/epoch_end/rule"),
         (permuted, r#""records":7"#, r#""records":0"#, BadMember, form, "/source/records"),
         (permuted, r#""sha256":"SHA"}}"#, r#""sha256":"00"}}"#, BadMember, form, "/source/sha256"),
-        (permuted, r#""name":"c4""#, r#""name":"""#, BadMember, form, "/source/name"),
+        (
+            permuted,
+            r#""name":"c4""#,
+            r#""name":"""#,
+            Code::BadName,
+            rule::IDENTITY_NAME,
+            "/source/name",
+        ),
         (permuted, r#""records":7"#, r#""records":7,"rows":7"#, BadMember, form, "/source/rows"),
         (permuted, r#""first":[]"#, r#""first":[[1]]"#, BadMember, form, "/next/first/0"),
         (permuted, r#""first":[]"#, r#""first":[[]]"#, BadMember, form, "/next/first/0"),
@@ -152,6 +159,7 @@ fn each_bad_form_has_its_answer() {
             "/children/0/consumed",
         ),
         (shuffle, r#""index":5,"#, "", BadMember, form, ""),
+        (shuffle, r#""reverse":true"#, r#""reverse":1"#, BadMember, form, "/reverse"),
         (shuffle, r#""window":4"#, r#""window":0"#, BadMember, form, "/window"),
         (shuffle, r#"{"anchor""#, r#"{"buffer":[],"anchor""#, BadMember, form, "/anchor"),
         (stored, "[0,2]", "[0]", BadMember, form, "/buffer/1"),
@@ -171,7 +179,7 @@ fn each_bad_form_has_its_answer() {
             form,
             "/consumed",
         ),
-        (opaque, "application/json", "", BadMember, form, "/media_type"),
+        (opaque, "application/json", "", Code::BadName, rule::IDENTITY_NAME, "/media_type"),
         (opaque, r#"{"list":[]}"#, "[]", BadMember, rule::VALUE_FORM, "/state"),
         // cursor.position
         (
@@ -230,7 +238,7 @@ fn each_bad_form_has_its_answer() {
             permuted,
             r#""count":0"#,
             r#""count":65537"#,
-            BadMember,
+            Code::Limit,
             rule::CURSOR_CANARY_THERE,
             "/next/count",
         ),
@@ -278,8 +286,22 @@ fn each_bad_form_has_its_answer() {
         (shuffle, r#""rounds":4,"#, r#""n":4,"rounds":4,"#, BadMember, order, "/order/n"),
         (shuffle, r#""seed":7"#, r#""seed":4294967296"#, BadMember, order, "/order/seed"),
         (shuffle, r#""rounds":4,"#, "", BadMember, order, "/order"),
-        (shuffle, r#""rounds":4,"#, r#""rounds":5,"#, BadMember, order, "/order/rounds"),
-        (shuffle, r#""rounds":4,"#, r#""rounds":2,"#, BadMember, order, "/order/rounds"),
+        (
+            shuffle,
+            r#""rounds":4,"#,
+            r#""rounds":5,"#,
+            BadPosition,
+            rule::ORDER_DOMAIN,
+            "/order/rounds",
+        ),
+        (
+            shuffle,
+            r#""rounds":4,"#,
+            r#""rounds":1026,"#,
+            BadPosition,
+            rule::ORDER_DOMAIN,
+            "/order/rounds",
+        ),
         (
             shuffle,
             r#"{"algorithm":"grain.index_shuffle","rounds":4,"seed":7,"seed_rule":"seed"}"#,
@@ -352,13 +374,13 @@ fn what_is_long_or_deep_is_refused() {
     };
     parse(&ordinals(65_536)).unwrap();
     let error = parse(&ordinals(65_537)).unwrap_err();
-    assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("order.form")));
+    assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("order.form")));
     assert_eq!(error.location().pointer.as_deref(), Some("/order/ordinals/65536"));
 
     let many = format!("[{}]", vec!["[0,0]"; 65_537].join(","));
     let error = parse(&lanes().replace("[[2,1],[5,0]]", &many)).unwrap_err();
-    assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("limit.value")));
-    assert_eq!(error.location().pointer.as_deref(), Some("/lanes"));
+    assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("cursor.form")));
+    assert_eq!(error.location().pointer.as_deref(), Some("/lanes/65536"));
 
     let children = vec![LEAF; 1025].join(",");
     let error = parse(&mixture().replace(&format!("{LEAF},{LEAF}"), &children)).unwrap_err();
@@ -372,7 +394,7 @@ fn what_is_long_or_deep_is_refused() {
     parse(&stored().replace(LEAF, &deep)).unwrap();
     let deep = stored().replace(r#""consumed":3,"#, "").replace(LEAF, &deep);
     let error = parse(&stored().replace(LEAF, &deep)).unwrap_err();
-    assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("cursor.form")));
+    assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("cursor.form")));
     assert_eq!(
         error.location().pointer.as_deref(),
         Some("/child/child/child/child/child/child/child/child")
@@ -536,8 +558,15 @@ fn node() -> impl Strategy<Value = Node> {
             mixture,
             (child.clone(), count(), order(), 1..(1_u64 << 53), any::<u64>()).prop_map(
                 |(anchor, index, order, window, any)| {
-                    let replay = any % (window + 1);
-                    Node::WindowShuffle(WindowShuffle { anchor, index, order, replay, window })
+                    let (replay, reverse) = (any % (window + 1), any % 2 == 0);
+                    Node::WindowShuffle(WindowShuffle {
+                        anchor,
+                        index,
+                        order,
+                        replay,
+                        reverse,
+                        window,
+                    })
                 }
             ),
             (prop::collection::vec(item(), 0..4), child.clone(), order()).prop_map(

@@ -90,6 +90,7 @@ fn node(node: &Node) -> Members {
             member("index", count(shuffle.index)),
             member("order", order(&shuffle.order, None)),
             member("replay", count(shuffle.replay)),
+            member("reverse", Value::Bool(shuffle.reverse)),
             member("window", count(shuffle.window)),
         ]),
         Node::StoredShuffle(shuffle) => BTreeMap::from([

@@ -163,6 +163,8 @@ pub struct WindowShuffle {
     pub order: Order,
     /// Items of the current window that are given already.
     pub replay: u64,
+    /// Whether they are given from the end of the order to its beginning.
+    pub reverse: bool,
     /// Items of a window.
     pub window: u64,
 }

@@ -100,7 +100,8 @@ fn canary(value: &Value) -> Result<Canary> {
     members.end()?;
     if count > limits::CANARY_ITEMS {
         let message = format!("expected at most {} items, found {count}", limits::CANARY_ITEMS);
-        return Err(there.bad(message).in_member("count"));
+        let error = Error::rule(Code::Limit, rule::CURSOR_CANARY_THERE, message);
+        return Err(error.in_member("count"));
     }
     let spelled = count.min(FIRST);
     if u64::try_from(first.len()) != Ok(spelled) {
@@ -177,13 +178,4 @@ fn check_partition(partition: &Partition, root: &Node, topology: Option<&Topolog
 #[cold]
 fn position(message: impl Into<String>) -> Error {
     Error::rule(Code::BadPosition, rule::CURSOR_POSITION, message)
-}
-
-/// A number above a limit of the registry that no rule of this chapter names.
-fn within(length: usize, limit: u64, what: &str) -> Result<()> {
-    if u64::try_from(length).is_ok_and(|length| length <= limit) {
-        return Ok(());
-    }
-    let message = format!("expected at most {limit} {what}, found {length}");
-    Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message))
 }

@@ -3,7 +3,7 @@
 //! It knows the members of each kind, and the rules about several of them, which come after all.
 
 use super::order::{numbers, of_window, size, sized};
-use super::{FORM, NodeMembers, Root, item, position, within};
+use super::{FORM, NodeMembers, Root, item, position};
 use crate::json::Value;
 use crate::records::cursor::node::MIXTURE_CHILDREN;
 use crate::records::cursor::{
@@ -35,7 +35,7 @@ pub(super) fn node(value: &Value, place: &mut Place<'_>) -> Result<Node> {
     if place.above >= limits::CURSOR_DEPTH {
         let message =
             format!("expected at most {} nodes in one another, found more", limits::CURSOR_DEPTH);
-        return Err(FORM.bad(message));
+        return Err(Error::rule(Code::Limit, rule::CURSOR_FORM, message));
     }
     let object = value.as_object().ok_or_else(|| FORM.bad_type("a node", value))?;
     let kind =
@@ -140,8 +140,7 @@ fn source(value: &Value, sharded: bool) -> Result<(Source, Numbers)> {
     if sharded {
         shards = members.required("shards", |value| {
             let list = |value: &Value| {
-                let list = FORM.list(value, |_, value| FORM.count(value))?;
-                within(list.len(), limits::INLINE_ORDINALS, "shards in a list").map(|()| list)
+                FORM.list_limited(value, limits::INLINE_ORDINALS, |_, value| FORM.count(value))
             };
             numbers(value, list, FORM)
         })?;
@@ -158,6 +157,7 @@ fn domain(order: &Order, n: u64, limit: u64, of_records: bool) -> Result<()> {
         let message = format!("expected n of at most the {limit} records of the source, found {n}");
         return Err(bad(message).in_member("n"));
     }
+    check_rounds(order)?;
     match order {
         Order::GrainIndexShuffle { .. } if n > 1 << 32 => {
             let message = format!("expected n of at most 2^32 for an index shuffle, found {n}");
@@ -178,15 +178,29 @@ fn domain(order: &Order, n: u64, limit: u64, of_records: bool) -> Result<()> {
     }
 }
 
+/// Two rounds are one exchange of halves, and fewer than four do not mix.
+fn check_rounds(order: &Order) -> Result<()> {
+    match order {
+        Order::GrainIndexShuffle { rounds, .. }
+            if !(4..=1024).contains(rounds) || !rounds.is_multiple_of(2) =>
+        {
+            let message =
+                format!("expected an even number of rounds from 4 to 1024, found {rounds}");
+            let error = Error::rule(Code::BadPosition, rule::ORDER_DOMAIN, message);
+            Err(error.in_member("rounds"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn sharded_lanes(mut members: NodeMembers<'_, '_>) -> Result<Node> {
     let epoch = members.required("epoch", |value| FORM.count(value))?;
     let epoch_end = members.required("epoch_end", lane_end)?;
     kind(&mut members)?;
     let lanes = members.required("lanes", |value| {
-        let lanes = FORM.list(value, |_, value| {
+        FORM.list_limited(value, limits::INLINE_ORDINALS, |_, value| {
             FORM.pair(value, "[place, record]", |v| FORM.count(v), |v| FORM.count(v))
-        })?;
-        within(lanes.len(), limits::INLINE_ORDINALS, "lanes").map(|()| lanes)
+        })
     })?;
     let next_lane = members.required("next_lane", |value| FORM.count(value))?;
     let (order, n) = members.required("order", sized)?;
@@ -302,6 +316,10 @@ fn window_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
     kind(&mut members)?;
     let order = members.required("order", of_window)?;
     let replay = members.required("replay", |value| FORM.count(value))?;
+    let reverse = members.required("reverse", |value| match value {
+        Value::Bool(reverse) => Ok(*reverse),
+        _ => Err(FORM.bad_type("true or false", value)),
+    })?;
     let window = members.required("window", size)?;
     members.end()?;
     if replay > window {
@@ -309,7 +327,8 @@ fn window_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
         let error = Error::rule(Code::BadPosition, rule::CURSOR_REPLAY, message);
         return Err(error.in_member("replay"));
     }
-    Ok(Node::WindowShuffle(WindowShuffle { anchor, index, order, replay, window }))
+    check_rounds(&order).map_err(|error| error.in_member("order"))?;
+    Ok(Node::WindowShuffle(WindowShuffle { anchor, index, order, replay, reverse, window }))
 }
 
 fn stored_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> {
@@ -318,6 +337,7 @@ fn stored_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
     kind(&mut members)?;
     let order = members.required("order", of_window)?;
     members.end()?;
+    check_rounds(&order).map_err(|error| error.in_member("order"))?;
     Ok(Node::StoredShuffle(StoredShuffle { buffer, child, order }))
 }
 
