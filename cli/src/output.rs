@@ -23,7 +23,7 @@ pub(crate) fn error_json(error: &Error) -> Value {
     object.insert("class".into(), json!(error.class().as_str()));
     let place = error.location();
     for (name, text) in
-        [("file", &place.file), ("pointer", &place.pointer), ("tensor", &place.tensor)]
+        [("file", &place.file), ("pointer", &place.pointer), ("record", &place.record), ("tensor", &place.tensor)]
     {
         if let Some(text) = text {
             object.insert(name.into(), json!(text));

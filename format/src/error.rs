@@ -34,6 +34,8 @@ pub struct Location {
     pub offset: Option<u64>,
     /// JSON pointer (RFC 6901) into the file.
     pub pointer: Option<String>,
+    /// Record key of the record, as canonical JSON.
+    pub record: Option<String>,
     /// Identity key of the tensor, as canonical JSON.
     pub tensor: Option<String>,
 }
@@ -95,9 +97,16 @@ impl Error {
 
     /// Puts the place of the value that was checked before the pointer within it.
     #[must_use]
-    pub(crate) fn under_pointer(mut self, prefix: &str) -> Self {
+    pub fn under_pointer(mut self, prefix: &str) -> Self {
         let within = self.0.location.pointer.take().unwrap_or_default();
         self.0.location.pointer = Some(format!("{prefix}{within}"));
+        self
+    }
+
+    /// Names the record by its record key, unless one is already named.
+    #[must_use]
+    pub fn in_record(mut self, key: impl Into<String>) -> Self {
+        self.0.location.record.get_or_insert_with(|| key.into());
         self
     }
 
@@ -174,6 +183,10 @@ impl fmt::Display for Location {
         }
         if let Some(pointer) = &self.pointer {
             write!(f, "{space}#{pointer}")?;
+            space = " ";
+        }
+        if let Some(record) = &self.record {
+            write!(f, "{space}record {record}")?;
             space = " ";
         }
         if let Some(tensor) = &self.tensor {
