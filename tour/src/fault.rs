@@ -15,6 +15,8 @@ pub enum Fault {
     DroppedDraw,
     /// The cursor stands one sample further on.
     CursorMoved,
+    /// One rank alone skips a number of the dropout stream that all share.
+    RankApart,
 }
 
 impl Fault {
@@ -25,6 +27,7 @@ impl Fault {
             "moment-bit" => Self::MomentBit,
             "dropped-draw" => Self::DroppedDraw,
             "cursor-moved" => Self::CursorMoved,
+            "rank-apart" => Self::RankApart,
             _ => return None,
         })
     }
@@ -42,6 +45,8 @@ impl Fault {
             }
             Self::DroppedDraw => drop(trainer.dropout.draw(1)),
             Self::CursorMoved => trainer.data.advance(1),
+            Self::RankApart if trainer.place.rank == 1 => drop(trainer.dropout.draw(1)),
+            Self::RankApart => {}
         }
     }
 }

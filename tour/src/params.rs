@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use waystation_format::{Identity, Region, Result, Role, flat};
 
+use crate::records;
+
 /// One tensor of the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Param {
@@ -90,7 +92,7 @@ impl Param {
         Identity {
             role: Role::Optimizer,
             slot: slot.to_owned(),
-            owner: "main".to_owned(),
+            owner: records::MAIN.to_owned(),
             ..self.identity()
         }
     }

@@ -42,11 +42,11 @@ fn train<R: Read, W: Write>(orders: &Orders, wire: &mut Wire<R, W>) -> Result<()
     let place = Place { rank, ranks };
     let run = open_path(&orders.run)?;
     let mut trainer = match &orders.resume {
-        None => Trainer::new(place),
+        None => Trainer::new(place)?,
         Some((name, expected)) => {
             let (mut trainer, numbers) = resume(&run, name, digest(expected)?, place)?;
-            let dropout = trainer.dropout.canary().into_iter().next().unwrap_or_default();
-            let sample = trainer.data.next(1).first().map_or(0, |&at| at as u64);
+            let dropout = trainer.dropout.canary()?.into_iter().next().unwrap_or_default();
+            let sample = trainer.data.next(1).first().copied().unwrap_or_default();
             wire.tell(&Event::Resumed { rank, numbers, dropout, sample })?;
             if let Some(fault) = orders.fault {
                 fault.apply(&mut trainer);

@@ -168,8 +168,8 @@ mod tests {
 
     /// Numbers whose sum depends on the order in which they are added.
     fn number(sample: usize, at: usize) -> f32 {
-        let x = (sample * 31 + at * 17) as f32;
-        if sample % 3 == 0 { x * 1e6 } else { x / 7.0 - 50.0 }
+        let x = sample as f32 * 31.0 + at as f32 * 17.0;
+        if sample.is_multiple_of(3) { x * 1e6 } else { x / 7.0 - 50.0 }
     }
 
     fn run(batch: usize, count: usize, ranks: usize) -> Vec<(f32, Vec<f32>)> {

@@ -34,7 +34,7 @@ pub(crate) fn resume(
         let message = format!("expected the checkpoint {digest}, found {}", checkpoint.digest());
         return Err(Error::new(Code::DigestMismatch, message).in_file(name));
     }
-    let mut trainer = Trainer::new(place);
+    let mut trainer = Trainer::new(place)?;
     let numbers = tensors(&checkpoint, &mut trainer)?;
     records::restore(&checkpoint, &mut trainer)?;
     records::restore_dropout(&checkpoint, &mut trainer)?;

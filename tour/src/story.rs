@@ -59,7 +59,7 @@ pub fn tour(options: &Options, say: Say<'_>, progress: &dyn Progress) -> Result<
     let home = Home::make(options.keep.as_deref())?;
     let reference = Launcher::new(&options.program, &home.path().join("reference"), progress)?;
     let run = Launcher::new(&options.program, &home.path().join("run"), progress)?;
-    let parameters = Trainer::new(Place { rank: 0, ranks: 1 }).values.len();
+    let parameters = Trainer::new(Place { rank: 0, ranks: 1 })?.values.len();
 
     introduce(say, parameters)?;
     let alone = without_interruption(&reference, say)?;

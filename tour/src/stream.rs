@@ -2,8 +2,11 @@
 //!
 //! It knows one engine, what is drawn from it in a step, and its state. It must not know samples.
 
-use waystation_format::{Code, Error, Result};
+use waystation_format::{Result, RngAlgorithm};
+use waystation_state::rng::{Engine, canary, check_canary};
 
+/// Outputs of 64 bits.
+const ALGORITHM: RngAlgorithm = RngAlgorithm::Xoshiro256PlusPlus;
 /// Of 65,536 draws, so many drop a unit.
 const DROPPED: u64 = 6_554;
 /// What a unit that is kept is multiplied by, so that sums stay as large on average.
@@ -14,21 +17,20 @@ const CANARY: usize = 4;
 /// A stream of random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
-    s: [u64; 4],
+    engine: Engine,
 }
 
 impl Stream {
-    pub(crate) fn seeded(seed: u64) -> Self {
-        let mut state = seed;
-        Self { s: [0; 4].map(|_: u64| split_mix(&mut state)) }
+    /// # Errors
+    /// None: the algorithm is known.
+    pub(crate) fn seeded(seed: u64) -> Result<Self> {
+        Ok(Self { engine: Engine::seeded(ALGORITHM, seed)? })
     }
 
     /// One factor for each of `units` units: mostly a little above 1, now and then 0.
     pub(crate) fn mask(&mut self, units: usize) -> Vec<f32> {
-        self.draw(units)
-            .into_iter()
-            .map(|out| if out >> 48 < DROPPED { 0.0 } else { KEPT })
-            .collect()
+        let factor = |out: u64| if out >> 48 < DROPPED { 0.0 } else { KEPT };
+        self.draw(units).into_iter().map(factor).collect()
     }
 
     /// Numbers between -1 and 1.
@@ -38,41 +40,63 @@ impl Stream {
     }
 
     pub(crate) fn draw(&mut self, count: usize) -> Vec<u64> {
-        (0..count).map(|_| self.next()).collect()
+        self.engine.draw(count)
     }
 
-    pub(crate) fn state(&self) -> Vec<u8> {
-        self.s.iter().flat_map(|word| word.to_le_bytes()).collect()
+    pub(crate) fn algorithm(&self) -> &'static str {
+        ALGORITHM.as_str()
     }
 
-    pub(crate) fn canary(&self) -> Vec<String> {
-        self.clone().draw(CANARY).iter().map(|out| format!("{out:016x}")).collect()
+    /// All that the next draws follow from.
+    ///
+    /// # Errors
+    /// None: this engine has a state after every draw.
+    pub(crate) fn state(&self) -> Result<Vec<u8>> {
+        self.engine.encode()
     }
 
+    /// The next outputs, which whoever restores the state compares with those that it gives.
+    ///
+    /// # Errors
+    /// As [`state`](Self::state).
+    pub(crate) fn canary(&self) -> Result<Vec<String>> {
+        canary(ALGORITHM, &self.state()?, CANARY)
+    }
+
+    /// The stream at a saved state, once it was seen to give the outputs `next`.
+    ///
+    /// # Errors
+    /// `bad-rng-state`; `canary-mismatch`.
     pub(crate) fn restore(state: &[u8], next: &[String]) -> Result<Self> {
-        let mut s = [0; 4];
-        for (word, bytes) in s.iter_mut().zip(state.chunks(8)) {
-            *word = bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
-        }
-        let stream = Self { s };
-        if stream.canary() != next {
-            return Err(Error::new(Code::CanaryMismatch, "the stream differs"));
-        }
-        Ok(stream)
-    }
-
-    fn next(&mut self) -> u64 {
-        let [s0, s1, s2, s3] = self.s;
-        let out = s0.wrapping_add(s3).rotate_left(23).wrapping_add(s0);
-        let (s2, s3) = (s2 ^ s0, s3 ^ s1);
-        self.s = [s0 ^ s3, s1 ^ s2, s2 ^ s1.wrapping_shl(17), s3.rotate_left(45)];
-        out
+        check_canary(ALGORITHM, state, next)?;
+        Ok(Self { engine: Engine::decode(ALGORITHM, state)? })
     }
 }
 
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+#[cfg(test)]
+mod tests {
+    use waystation_format::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_restored_stream_goes_on_and_another_is_refused() {
+        let mut stream = Stream::seeded(11).unwrap();
+        stream.mask(1000);
+        let (state, canary) = (stream.state().unwrap(), stream.canary().unwrap());
+        let mut again = Stream::restore(&state, &canary).unwrap();
+        assert_eq!(again.draw(100), stream.draw(100));
+        let later = stream.state().unwrap();
+        assert_eq!(Stream::restore(&later, &canary).unwrap_err().code(), Code::CanaryMismatch);
+        assert_eq!(Stream::restore(&later[1..], &canary).unwrap_err().code(), Code::BadRngState);
+    }
+
+    #[test]
+    fn one_unit_in_ten_is_dropped() {
+        let mask = Stream::seeded(1).unwrap().mask(100_000);
+        let dropped = mask.iter().filter(|factor| **factor == 0.0).count();
+        assert!((9_700..10_300).contains(&dropped), "{dropped}");
+        let mean = mask.iter().sum::<f32>() / 100_000.0;
+        assert!((mean - 1.0).abs() < 0.01, "{mean}");
+    }
 }

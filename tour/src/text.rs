@@ -46,7 +46,8 @@ impl Text {
     }
 
     /// The window that begins at character `at`, `None` beyond the last.
-    pub(crate) fn window(&self, at: usize) -> Option<Window<'_>> {
+    pub(crate) fn window(&self, at: u64) -> Option<Window<'_>> {
+        let at = usize::try_from(at).ok()?;
         let (context, rest) = self.numbers.get(at..)?.split_at_checked(CONTEXT)?;
         Some(Window { context, next: *rest.first()? })
     }
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn every_window_is_there_and_none_more() {
         let text = Text::new();
-        let last = text.windows() - 1;
+        let last = text.windows() as u64 - 1;
         assert!(text.windows() > 1000 && text.alphabet() < 64);
         assert_eq!(text.window(0).unwrap().context.len(), CONTEXT);
         assert_eq!(text.window(last).unwrap().next, *text.numbers.last().unwrap());
