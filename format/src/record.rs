@@ -1,16 +1,14 @@
 //! Records: what a training job's state holds beside tensors, under a kind, a name and a place.
 //!
 //! It knows a record's frame, its key, its order and its grid. What stands in `value` is carried
-//! as canonical JSON and not understood, except that a record of kind `value` holds a value tree.
+//! as canonical JSON; what it says is the business of [`records`](crate::records).
 
 use crate::common::{Coordinate, Topology, encode_coordinate, parse_coordinate, read_name};
 use crate::identity::check_name;
 use crate::json::{Cursor, Encoder, Form, Kind, Value, pointer_at};
-use crate::value_tree::Tree;
+use crate::records::{self, Typed};
+use crate::registry::record_kinds;
 use crate::{Code, Error, Result, rule};
-
-/// The kind whose value is a value tree.
-const VALUE_KIND: &str = "value";
 
 /// What identifies a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,19 +45,25 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record of these members. That the coordinate lies in the topology is checked when a part
-    /// is made of it.
+    /// A record of these members. That the coordinate, and the axes that a cursor names, lie in the
+    /// topology is checked when a part is made of it.
     ///
     /// # Errors
     ///
-    /// [`Code::BadName`] for a kind or name; [`Code::BadMember`] when `value` is not an object or,
-    /// for the kind `value`, not a value tree.
+    /// [`Code::BadName`] for a kind or name; [`Code::BadMember`] when `value` is not an object or
+    /// not of the form of a registered kind, [`Code::BadPosition`] for a cursor at a place that its
+    /// sequence does not have; with the pointer from the top of the record.
     pub fn new(kind: &str, name: &str, coordinate: Coordinate, value: &Value) -> Result<Self> {
         check_name(kind, "record kind")?;
         check_name(name, "record name")?;
         // Bounds the depth, before anything walks the tree.
         let encoded = value.encode()?;
-        check_value(kind, value)?;
+        if value.as_object().is_none() {
+            let message = "expected an object as the value of a record";
+            let error = Error::rule(Code::BadMember, rule::RECORD_VALUE, message);
+            return Err(error.at_pointer("/value"));
+        }
+        records::check(kind, name, &coordinate, value, None)?;
         let key = RecordKey { kind: kind.to_owned(), name: name.to_owned(), coordinate };
         let mut json = Encoder::new();
         json.begin_object();
@@ -77,12 +81,23 @@ impl Record {
         Ok(Self { key, json: json.into_string().into_boxed_str() })
     }
 
+    /// A record that says `typed`, of the kind that follows from that.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new) for what the types leave open; [`Code::BadArgument`] for
+    /// [`Typed::Unknown`].
+    pub fn of(name: &str, coordinate: Coordinate, typed: &Typed) -> Result<Self> {
+        let value = typed.to_value()?;
+        Self::new(typed.kind().unwrap_or_default(), name, coordinate, &value)
+    }
+
     /// Reads the record at the cursor and checks all that holds for it alone.
     ///
     /// # Errors
     ///
-    /// [`Code::BadMember`], [`Code::BadName`], and [`Code::BadIdentity`] for a coordinate outside
-    /// the topology; with the pointer.
+    /// [`Code::BadMember`], [`Code::BadName`], [`Code::BadIdentity`] for a coordinate outside the
+    /// topology, and [`Code::BadPosition`] for a cursor; with the pointer.
     pub(crate) fn read(cursor: &mut Cursor<'_>, topology: &Topology) -> Result<Self> {
         const FORM: &Form =
             &[("coordinate", false), ("kind", true), ("name", true), ("value", true)];
@@ -116,15 +131,25 @@ impl Record {
         topology
             .check_coordinate(&coordinate, rule::RECORD_COORDINATE)
             .map_err(|error| error.at_pointer(pointer_at(cursor.text(), coordinate_at)))?;
-        if kind == VALUE_KIND {
-            Tree::parse_record_value(&Value::read(&mut Cursor::at(cursor.text(), value_at))?)
-                .map_err(|error| error.under_pointer(&pointer_at(cursor.text(), value_at)))?;
+        if record_kinds::is_known(&kind) {
+            let value = Value::read(&mut Cursor::at(cursor.text(), value_at))?;
+            records::check(&kind, &name, &coordinate, &value, Some(topology))
+                .map_err(|error| error.under_pointer(&pointer_at(cursor.text(), start)))?;
         }
         let key = RecordKey { kind, name, coordinate };
         Ok(Self { key, json: cursor.since(start).into() })
     }
 
-    /// What the record says, as a tree.
+    /// What the record says.
+    ///
+    /// # Errors
+    ///
+    /// As [`value`](Self::value), and as [`Typed::parse`].
+    pub fn typed(&self) -> Result<Typed> {
+        Typed::parse(&self.key.kind, &self.value()?, None).map_err(|error| error.in_member("value"))
+    }
+
+    /// The record's `value`.
     ///
     /// # Errors
     ///
@@ -154,17 +179,6 @@ fn read_value(cursor: &mut Cursor<'_>) -> Result<()> {
         return Err(cursor.fail(start, Code::BadMember, rule::RECORD_VALUE, message));
     }
     cursor.skip()
-}
-
-fn check_value(kind: &str, value: &Value) -> Result<()> {
-    if value.as_object().is_none() {
-        let message = "expected an object as the value of a record";
-        return Err(Error::rule(Code::BadMember, rule::RECORD_VALUE, message));
-    }
-    if kind == VALUE_KIND {
-        Tree::parse_record_value(value)?;
-    }
-    Ok(())
 }
 
 /// Checks the grid of records given in strictly ascending order of their keys, one at a time.
@@ -288,18 +302,18 @@ mod tests {
     #[test]
     fn a_record_round_trips_with_its_key() {
         let value = Value::parse(r#"{"a":[15]}"#).unwrap();
-        let record = Record::new("rng", "dropout", at(&[("tp", 2)]), &value).unwrap();
+        let record = Record::new("x/rng", "dropout", at(&[("tp", 2)]), &value).unwrap();
         assert_eq!(
             &*record.json,
-            r#"{"coordinate":[["tp",2]],"kind":"rng","name":"dropout","value":{"a":[15]}}"#
+            r#"{"coordinate":[["tp",2]],"kind":"x/rng","name":"dropout","value":{"a":[15]}}"#
         );
-        assert_eq!(record.key.key(), r#"["rng","dropout",[["tp",2]]]"#);
+        assert_eq!(record.key.key(), r#"["x/rng","dropout",[["tp",2]]]"#);
         assert_eq!(read(&record.json).unwrap(), record);
         assert_eq!(record.value().unwrap(), value);
 
-        let everywhere = Record::new("progress", "main", Coordinate::new(), &value).unwrap();
-        assert_eq!(&*everywhere.json, r#"{"kind":"progress","name":"main","value":{"a":[15]}}"#);
-        assert_eq!(everywhere.key.key(), r#"["progress","main",[]]"#);
+        let everywhere = Record::new("x", "main", Coordinate::new(), &value).unwrap();
+        assert_eq!(&*everywhere.json, r#"{"kind":"x","name":"main","value":{"a":[15]}}"#);
+        assert_eq!(everywhere.key.key(), r#"["x","main",[]]"#);
         assert_eq!(read(&everywhere.json).unwrap(), everywhere);
     }
 

@@ -1,8 +1,8 @@
 //! Reading the forms of records: objects of listed members, lists, counts, names, hex.
 //!
 //! It knows how a breach is reported: whatever is wrong breaks the one rule that the reader was
-//! made for, at the pointer from the top of the value that was given; only what is wrong within a
-//! value tree breaks `value.form`. It must not know any kind of record.
+//! made for, at the pointer from the top of the value that was given. Only names, what an identity
+//! says and value trees have rules of their own. It must not know any kind of record.
 
 use std::collections::{HashSet, btree_map};
 use std::iter::Peekable;
@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::identity::{Identity, check_name};
 use crate::json::{Value, pointer_step};
 use crate::value_tree::Tree;
-use crate::{Code, Error, Result, limits};
+use crate::{Code, Error, Result, limits, rule};
 
 /// Reads values whose form is one rule's.
 #[derive(Clone, Copy, Debug)]
@@ -50,11 +50,31 @@ impl Reader {
         items.iter().enumerate().map(read).collect()
     }
 
-    /// As [`list`](Self::list), of at most `most` elements.
+    /// As [`list`](Self::list), of at most `most` elements by the form itself.
     pub(crate) fn list_up_to<'v, T>(
         self,
         value: &'v Value,
         most: u64,
+        item: impl FnMut(usize, &'v Value) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.list_most(value, most, Code::BadMember, item)
+    }
+
+    /// As [`list`](Self::list), of at most `most` elements by a limit of chapter 14.
+    pub(crate) fn list_limited<'v, T>(
+        self,
+        value: &'v Value,
+        most: u64,
+        item: impl FnMut(usize, &'v Value) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.list_most(value, most, Code::Limit, item)
+    }
+
+    fn list_most<'v, T>(
+        self,
+        value: &'v Value,
+        most: u64,
+        code: Code,
         mut item: impl FnMut(usize, &'v Value) -> Result<T>,
     ) -> Result<Vec<T>> {
         self.list(value, |index, value| {
@@ -62,7 +82,8 @@ impl Reader {
             if u64::try_from(index).is_ok_and(|index| index < most) {
                 return Ok(read);
             }
-            Err(self.bad(format!("expected at most {most} elements, found one more")))
+            let message = format!("expected at most {most} elements, found one more");
+            Err(Error::rule(code, self.rule, message))
         })
     }
 
@@ -106,10 +127,10 @@ impl Reader {
         }
     }
 
-    /// A name; `what` says of what.
+    /// A name, with its own code; `what` says of what.
     pub(crate) fn name(self, value: &Value, what: &str) -> Result<String> {
         let text = self.text(value)?;
-        check_name(text, what).map_err(|error| self.bad(error.message()))?;
+        check_name(text, what)?;
         Ok(text.to_owned())
     }
 
@@ -139,11 +160,18 @@ impl Reader {
         }))
     }
 
-    /// At most `most` bytes in hex.
-    pub(crate) fn bytes(self, value: &Value, most: u64) -> Result<Vec<u8>> {
-        let digits = usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(2);
-        let text = self.hex(value, 0, digits)?;
+    /// At most `inline-bytes` bytes in hex.
+    pub(crate) fn bytes(self, value: &Value) -> Result<Vec<u8>> {
+        let text = self.hex(value, 0, usize::MAX)?;
         let (pairs, odd) = text.as_bytes().as_chunks::<2>();
+        if u64::try_from(pairs.len()).is_ok_and(|bytes| bytes > limits::INLINE_BYTES) {
+            let message = format!(
+                "expected at most {} bytes (inline-bytes), found {}",
+                limits::INLINE_BYTES,
+                pairs.len()
+            );
+            return Err(Error::rule(Code::Limit, self.rule, message));
+        }
         let byte = |pair: &[u8; 2]| {
             std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
         };
@@ -197,12 +225,20 @@ impl Reader {
         })
     }
 
-    /// `{"tensor":<identity>}`. Neither its scope nor whether the tensor exists is checked.
+    /// `{"tensor":<identity>}`, checked as an alias's target. Neither its scope nor whether the
+    /// tensor exists is checked.
     pub(crate) fn tensor(self, value: &Value) -> Result<Identity> {
         let mut members = self.object(value)?;
         let identity = members.required("tensor", |value| {
             let identity = value.encode().and_then(|key| Identity::parse_key(&key));
-            identity.map_err(|error| self.bad(error.message()))
+            identity.map_err(|error| match error.rule_id() {
+                // Its form is that of what names it.
+                Some(rule::JSON_TYPES) => {
+                    let pointer = error.location().pointer.clone().unwrap_or_default();
+                    self.bad(error.message()).at_pointer(pointer)
+                }
+                _ => error,
+            })
         })?;
         members.end()?;
         Ok(identity)

@@ -91,7 +91,7 @@ impl Job {
         let coordinate: Coordinate =
             coordinate.iter().map(|(axis, index)| ((*axis).to_owned(), *index)).collect();
         let value = Value::parse(value).unwrap();
-        let record = Record::new("rng", name, coordinate, &value).unwrap();
+        let record = Record::new("acme/state", name, coordinate, &value).unwrap();
         self.0[writer as usize].records.push(record);
     }
 

@@ -88,7 +88,11 @@ fn equal_records_and_aliases_merge() {
     let keys: Vec<String> = output.records().iter().map(|record| record.key.key()).collect();
     assert_eq!(
         keys,
-        [r#"["rng","all",[]]"#, r#"["rng","each",[["dp",0]]]"#, r#"["rng","each",[["dp",1]]]"#]
+        [
+            r#"["acme/state","all",[]]"#,
+            r#"["acme/state","each",[["dp",0]]]"#,
+            r#"["acme/state","each",[["dp",1]]]"#
+        ]
     );
     // An alias is no tensor: contents do not count it.
     assert_eq!(output.manifest().contents, [("main".to_owned(), vec![(Role::Param, 1)])]);

@@ -121,10 +121,16 @@ fn chunk(shard: u32, offset: u64, at: &[u64], extent: &[u64], table_index: Optio
 fn records() -> Vec<Record> {
     let value = |text: &str| Tree::parse(text).unwrap();
     let at = |index| vec![("dp".to_owned(), index)];
+    let stream = |state: &str| {
+        value(&format!(
+            r#"{{"algorithm":"acme","caches":[],"next_raw":[],"on_reshape":"fork","state":"{state}"}}"#
+        ))
+    };
+    let progress = value(r#"{"iteration":1007,"optimizer_step":1000}"#);
     vec![
-        Record::new("rng", "dropout", at(1), &value(r#"{"state":"01"}"#)).unwrap(),
-        Record::new("rng", "dropout", at(0), &value(r#"{"state":"00"}"#)).unwrap(),
-        Record::new("progress", "main", vec![], &value(r#"{"iteration":7}"#)).unwrap(),
+        Record::new("rng", "dropout", at(1), &stream("01")).unwrap(),
+        Record::new("rng", "dropout", at(0), &stream("00")).unwrap(),
+        Record::new("progress", "main", vec![], &progress).unwrap(),
     ]
 }
 

@@ -18,3 +18,4 @@ mod files;
 mod fixture;
 mod pages;
 mod round_trips;
+mod state;

@@ -252,7 +252,7 @@ fn a_page_of_records_breaks_each_rule_with_its_own_answer() {
         ("/version", Set(json!("1.1")), BadMember, OPEN_PAGE_VERSION, "/version"),
         ("/version", Set(json!("2.0")), UnsupportedVersion, VERSION_MAJOR, "/version"),
         ("/records", Set(json!([])), BadOrder, PAGE_ORDER, "/records"),
-        ("/records/0/name", Set(json!("other")), BadOrder, PAGE_ORDER, "/records/0"),
+        ("/records/0/kind", Set(json!("other")), BadOrder, PAGE_ORDER, "/records/0"),
         ("/records/2/coordinate/0/1", Set(json!(0)), BadOrder, PAGE_ORDER, "/records/2"),
         (
             "/records/1/coordinate/0/1",

@@ -122,7 +122,7 @@ fn content(tensors: Vec<Tensor>, records: Vec<(String, i64)>) -> PartContent {
         .collect();
     let record = |(name, value): &(String, i64)| {
         let value = Tree::Object([("n".to_owned(), Tree::Int(*value))].into());
-        Record::new("cursor", name, vec![], &value).unwrap()
+        Record::new("acme/count", name, vec![], &value).unwrap()
     };
     content.records = records.iter().map(record).collect();
     content.records.sort_by_key(|record| record.key.key());
