@@ -4,7 +4,7 @@
 
 use std::io::{Read, Write};
 
-use waystation_format::{Error, Result};
+use waystation_format::{Error, Location, Result};
 use waystation_store::open_path;
 
 use crate::orders::{Event, Orders, digest};
@@ -33,8 +33,15 @@ pub fn rank(input: impl Read, output: impl Write) -> Result<()> {
     }
 }
 
+/// What went wrong, without the advice that goes with the code: whoever hears it adds that.
 fn failed(rank: usize, e: &Error) -> Event {
-    Event::Failed { rank, code: e.code().as_str().to_owned(), message: e.to_string() }
+    let (code, place, message) = (e.code().as_str().to_owned(), e.location(), e.message());
+    let message = if *place == Location::default() {
+        message.to_owned()
+    } else {
+        format!("{place}: {message}")
+    };
+    Event::Failed { rank, code, message }
 }
 
 fn train<R: Read, W: Write>(orders: &Orders, wire: &mut Wire<R, W>) -> Result<()> {
