@@ -10,8 +10,8 @@ import os
 import struct
 from math import prod
 
-BITS = {"F32": 32, "BF16": 16, "U8": 8, "I64": 64, "F4_E2M1": 4, "F6_E2M3": 6, "U1": 1, "F8_E8M0": 8, "F8_E3M4": 8}
-OWN_NAME = {"F32", "BF16", "U8", "I64"}
+BITS = {"F32": 32, "BF16": 16, "U8": 8, "I64": 64, "U64": 64, "F4_E2M1": 4, "F6_E2M3": 6, "U1": 1, "F8_E8M0": 8, "F8_E3M4": 8}
+OWN_NAME = {"F32", "BF16", "U8", "I64", "U64"}
 MODEL = {"param", "buffer"}
 
 
@@ -291,18 +291,20 @@ def tiny(**members):
     near = {"dtype": "U8", "name": "rank", "role": "extension", "scope": [["dp", 0]], "shape": [5], "slot": "x/y"}
     far = near | {"scope": [["dp", 1]]}
     tied = {"name": "head \u00e9\U0001f600", "of": ["main", "param", "w", "", "", []], "role": "param"}
-    progress = {"kind": "progress", "name": "main", "value": {"steps": 1000}}
+    progress = {"kind": "progress", "name": "main", "value": {"optimizer_step": 1000}}
+    groups = [{"hyper": [], "name": "all", "params": [["main", "w"]]}]
+    adam = {"kind": "optimizer", "name": "adam", "value": {"algorithm": "adam", "groups": groups, "steps": []}}
     pairs = [["a", {"f64": "3ff0000000000000"}], [1, {"list": [None, {"int": "-9007199254740992"}]}]]
     tree = {"kind": "value", "name": "t", "value": {"map": pairs}}
-    cursors = [{"coordinate": [["dp", i]], "kind": "cursor", "name": "c", "value": {"at": i}} for i in range(2)]
+    notes = [{"coordinate": [["dp", i]], "kind": "note", "name": "c", "value": {"at": i}} for i in range(2)]
     w0, w1 = halves([4, 6], 1)
     m0, m1 = halves([4, 6])
     f0, f1 = halves([3, 5], 1)
     s0, s1 = halves([4, 4])
     return Checkpoint([
         Writer(0, [(big, whole([90, 60])), (w, [w0]), (moment, [m0]), (four, [f0]), (scale, [s0]), (empty, []), (near, whole([5]))],
-               [tied], [progress, cursors[0]], [("tok/a.txt", b"hello"), ("tok/b", b"")],
+               [tied], [progress, notes[0], adam], [("tok/a.txt", b"hello"), ("tok/b", b"")],
                omitted=[{"component": "main", "names": ["frozen.w"], "reason": "frozen"}]),
         Writer(1, [(w, [w1]), (moment, [m1]), (four, [f1]), (scale, [s1]), (six, whole([7])), (scalar, whole([])),
-                   (far, whole([5]))], [tied], [progress, cursors[1], tree]),
+                   (far, whole([5]))], [tied], [progress, notes[1], tree]),
     ], **members)

@@ -17,7 +17,8 @@ from waystation_reader.verify import verify
 def small():
     tensor = {"dtype": "F32", "name": "w", "role": "param", "shape": [2, 3]}
     moment = {"dtype": "F4_E2M1", "name": "w", "owner": "a", "role": "optimizer", "shape": [3], "slot": "adam.m"}
-    record = {"kind": "progress", "name": "p", "value": {"n": 1}}
+    groups = [{"hyper": [], "name": "g", "params": [["main", "w"]]}]
+    record = {"kind": "optimizer", "name": "a", "value": {"algorithm": "adam", "groups": groups, "steps": []}}
     return support.Checkpoint([support.Writer(0, [(tensor, support.whole([2, 3])), (moment, support.whole([3]))], [], [record])])
 
 

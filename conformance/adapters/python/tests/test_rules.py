@@ -236,7 +236,7 @@ PARTS = [
     (["entries"], lambda entries: entries[::-1], "bad-order", "part.entries"),
     (["records"], lambda records: records[::-1], "bad-order", "part.records"),
     (["shards", 0, "bytes"], 12288, "layout-mismatch", "shard.layout"),
-    (["records", 1, "value"], {"steps": 1}, "record-conflict", "derive.records"),
+    (["records", 1, "value"], {"optimizer_step": 1}, "record-conflict", "derive.records"),
     (["records", 0, "coordinate"], [["tp", 1]], "record-grid", "record.grid"),
     (["records", 0, "coordinate"], [["dp", 0]], "record-conflict", "derive.records"),
     (["records", 2, "value"], {"tensor": ["main", "weird", "w", "", "", []]}, "bad-member", "value.form"),
@@ -400,7 +400,7 @@ class Rules(unittest.TestCase):
             entries += [{"name": f"zz{to}", "of": ["main", "param", to, "", "", []], "role": "param"} for to in ("none", "nowhere")]
             entries.sort(key=support.key_of)
             put(part["records"], [0, "coordinate"], [["tp", 1]])
-            put(part["records"], [1, "value"], {"steps": 1})
+            put(part["records"], [1, "value"], {"optimizer_step": 1})
             return part
 
         checkpoint.on_part = change

@@ -131,7 +131,7 @@ class CommandLine(unittest.TestCase):
             params = [tensor["name"] for tensor in answer["tensors"] if tensor["role"] == "param"]
             self.assertEqual(params, ["big", "four", "none", "w"])
             self.assertEqual([attachment["path"] for attachment in answer["attachments"]], ["tok/a.txt", "tok/b"])
-            self.assertEqual(len(answer["records"]), 4)
+            self.assertEqual(len(answer["records"]), 5)
             key = '["main","param","w","","",[]]'
             whole = next(tensor for tensor in answer["tensors"] if tensor["name"] == "w" and tensor["role"] == "param")
             status, answer = called("slice", directory, key, "[0,0]", "[4,6]")

@@ -1,17 +1,21 @@
-"""The command line: read, verify, slice, latest. One JSON object on standard output; its strings are escaped to ASCII."""
+"""The command line: read, verify, slice, latest, state. One JSON object on standard output; its strings are escaped to ASCII."""
 
 import argparse
 import hashlib
 import json
+import re
 import sys
 
 from . import canonical, forms
 from .checkpoint import attachment_name, open_checkpoint
 from .files import Directory
 from .refusal import Refusal, io_refusal
-from .registry import exit_status
+from .registry import GRADES, exit_status
+from .restore import Loader
 from .run import latest
 from .verify import verify
+
+_SOURCE = re.compile("(.+)=([0-9a-f]{64}):([0-9]{1,16})")
 
 
 def _read(arguments):
@@ -93,6 +97,34 @@ def _numbers(text):
     return value
 
 
+def _state(arguments):
+    topology = _axes(arguments.topology, "the topology")
+    place = _axes(arguments.place, "the place")
+    sources, fingerprints = {}, {}
+    for given in arguments.source:
+        matched = _SOURCE.fullmatch(given)
+        if not matched:
+            raise Refusal("bad-argument", "cursor.source", "expected CURSOR=SHA256:RECORDS")
+        sources.setdefault(matched[1], set()).add((int(matched[3]), matched[2]))
+    for given in arguments.fingerprint:
+        cursor, found, tree = given.partition("=")
+        if not found:
+            raise Refusal("bad-argument", "cursor.opaque", "expected CURSOR=TREE")
+        fingerprints[cursor] = canonical.text(_argument(tree, "the fingerprint"))
+    with Directory(arguments.directory) as directory:
+        checkpoint = open_checkpoint(directory)
+        loader = Loader(checkpoint, topology, place, arguments.demand, sources, fingerprints, arguments.leave_out)
+        return 0, loader.load()
+
+
+def _axes(text, what):
+    """`dp=3,tp=2` as a list of [axis, number]; nothing for an empty text, and None for none."""
+    pairs = [pair.rpartition("=") for pair in text.split(",")] if text else []
+    if any(not axis or not number.isascii() or not number.isdigit() or len(number) > 16 for axis, _, number in pairs):
+        raise Refusal("bad-argument", "restore.demand", f"expected {what} as axis=number,axis=number")
+    return None if text is None else [[axis, int(number)] for axis, _, number in pairs]
+
+
 def _latest(arguments):
     name, manifest, skipped = latest(arguments.run)
     return 0, {"directory": name, "step": manifest["step"], "attempt": manifest["attempt"], "skipped": _skipped(skipped)}
@@ -110,6 +142,7 @@ def _parser():
         ("verify", _verify, ("directory",)),
         ("slice", _slice, ("directory", "identity", "start", "extent")),
         ("latest", _latest, ("run",)),
+        ("state", _state, ("directory",)),
     ):
         command = commands.add_parser(name)
         for argument in names:
@@ -117,6 +150,13 @@ def _parser():
         command.add_argument("--json", action="store_true", help="the default; accepted for likeness with other adapters")
         if name == "slice":
             command.add_argument("--raw", action="store_true", help="write the elements themselves")
+        if name == "state":
+            command.add_argument("--topology", help="axis=size,…; an empty one has no axes")
+            command.add_argument("--place", default="", help="axis=index,… along all of them")
+            command.add_argument("--demand", default="exact", choices=GRADES, help="the grade of streams and cursors")
+            command.add_argument("--source", action="append", default=[], help="CURSOR=SHA256:RECORDS; may be repeated")
+            command.add_argument("--fingerprint", action="append", default=[], help="CURSOR=TREE, the tree as JSON")
+            command.add_argument("--leave-out", action="append", default=[], help="a stream that need not be restored")
         command.set_defaults(run_command=run)
     return parser
 

@@ -19,15 +19,17 @@ _COMMIT = re.compile(rb"([0-9a-f]{64})  manifest\.json\n")
 class Checkpoint:
     """An open checkpoint: its manifest, the names of its files, and the entries of those pages that are sound."""
 
-    def __init__(self, directory, manifest):
+    def __init__(self, directory, manifest, digest):
         self.directory = directory
         self.manifest = manifest
+        self.digest = digest
         self.session = entries.Session.of_manifest(manifest)
         self.files = named_files(manifest)
         self.missing = set()
         self.tensors = {}
         self.aliases = {}
         self.records = {}
+        self.places = {}
         self.chunk_count = 0
         self.pages_whole = True
 
@@ -162,7 +164,7 @@ def open_manifest(directory):
         metadata.manifest(manifest)
     except Refusal as refusal:
         raise refusal.at(file="manifest.json") from None
-    return Checkpoint(directory, manifest)
+    return Checkpoint(directory, manifest, commit[1].decode())
 
 
 def check_files(checkpoint, report):
@@ -207,7 +209,8 @@ def _page(checkpoint, kind, number):
         raise bad("a page without entries does not begin with its first key", "page.order", "bad-order")
     if after and max(found) >= after[0]:
         raise bad("the last key is not below the first of the next page", "page.order", "bad-order")
-    for key, entry in found.items():
+    for position, (key, entry) in enumerate(found.items()):
+        checkpoint.places[key] = name, f"/{listed_in}/{position}"
         if kind == "records":
             checkpoint.records[key] = entry
         elif isinstance(entry, entries.Alias):

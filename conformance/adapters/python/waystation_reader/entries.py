@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 
-from . import canonical, forms, region, values
+from . import canonical, forms, records, region
 from .forms import above, array, bad, elements, integer, not_said, nullable, within
 from .refusal import Refusal
 from .registry import BITS, LIMITS, ROLES
@@ -197,8 +197,8 @@ def tensor(raw, session, table):
             raise bad("axes without slot, all null, too large, or twice", "tensor.axes", "bad-identity").at(prefix="/axes")
     if prod(size for size in shape if size) * bits > LIMITS["tensor-bits"]:
         raise bad("more than tensor-bits", "tensor.size", "limit").at(prefix="/shape")
-    if raw["role"] == "blob" and (raw["dtype"] != "U8" or len(shape) != 1):
-        raise bad("a blob is U8 with one axis", "tensor.blob", "bad-identity")
+    if raw["role"] == "blob" and (raw["dtype"] not in ("U8", "U64") or len(shape) != 1):
+        raise bad("a blob is U8 or U64 with one axis", "tensor.blob", "bad-identity")
     if "block" in raw and raw["role"] != "quant":
         raise bad("only a companion has a block", "companion.role", "bad-identity").at(prefix="/block")
     who = [raw.get("component", "main"), raw["role"], raw["name"], raw.get("slot", ""), raw.get("owner", ""), raw.get("scope", [])]
@@ -301,6 +301,5 @@ def record(raw, session):
     """Checks a record; gives its key."""
     forms.members(raw, _RECORD)
     within("/coordinate", forms.on_topology, raw.get("coordinate", []), session.topology, "record.coordinate")
-    if raw["kind"] == "value":
-        within("/value", values.record_value, raw["value"])
+    records.check(raw, session.topology)
     return canonical.text(record_key(raw))

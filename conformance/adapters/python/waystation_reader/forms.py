@@ -73,6 +73,20 @@ def above(key=lambda element: element, rule="json.types", code="bad-member"):
     return checked
 
 
+def unique(check, key, rule):
+    """A list, each element of which passes the check and has a key of its own."""
+    def checked(value):
+        seen = set()
+
+        def follows(listed, position):
+            found = key(listed[position])
+            if found in seen:
+                raise bad(f"{found!r} stands twice", rule)
+            seen.add(found)
+        elements(check, follows=follows)(value)
+    return checked
+
+
 def array(what, *checks, optional=None):
     """A list of as many elements as there are checks, each of which passes its own; `optional` checks one that may follow."""
     def checked(value):
@@ -126,10 +140,27 @@ def is_count(value):
     return type(value) is int and value >= 0
 
 
-def hexadecimal(digits):
+def hexadecimal(digits, most=None, even=False):
+    """So many digits, or from so many to the most."""
+    most = digits if most is None else most
+
     def checked(value):
-        if not isinstance(value, str) or len(value) != digits or not _HEX.fullmatch(value):
-            raise bad(f"expected {digits} lower-case hexadecimal digits")
+        if not isinstance(value, str) or not digits <= len(value) <= most or not _HEX.fullmatch(value) or even and len(value) % 2:
+            raise bad(f"expected {digits if most == digits else f'{digits} to {most}'} lower-case hexadecimal digits")
+    return checked
+
+
+def object_of(table):
+    return lambda value: members(value, table)
+
+
+def tensor_or(check):
+    """`{"tensor": identity}`, or what passes the check."""
+    def checked(value):
+        if isinstance(value, dict):
+            members(value, {"tensor": tensor_identity})
+        else:
+            check(value)
     return checked
 
 
@@ -138,6 +169,11 @@ def one_of(*allowed):
         if not isinstance(value, str) or value not in allowed:
             raise bad(f"expected one of {', '.join(allowed)}")
     return checked
+
+
+def boolean(value):
+    if type(value) is not bool:
+        raise bad("expected true or false")
 
 
 def string(value):

@@ -38,6 +38,11 @@ LIMITS = {
     "large-chunk-bytes": 65536,
     "page-align": 4096,
     "small-align": 256,
+    "canary-outputs": 64,
+    "canary-items": 65536,
+    "cursor-depth": 8,
+    "inline-ordinals": 65536,
+    "canary-steps": 268435456,
 }
 
 # dtype -> bits of an element; those in SELF stand in a shard's header under their own name.
@@ -60,6 +65,22 @@ ROLES = {
     "blob": ("state", False, False),
     "extension": ("state", None, False),
 }
+
+# cache -> bits of its value.
+CACHES = {
+    "torch/normal-f64": 64, "torch/normal-f32": 32, "numpy/legacy-gauss-f64": 64, "python/gauss-next-f64": 64, "numpy/u32-half": 32,
+}
+
+# schedule -> its parameters.
+SCHEDULES = {
+    "constant": ("base",),
+    "linear-warmup": ("base", "warmup"),
+    "linear-warmup+linear": ("base", "floor", "warmup", "total"),
+    "linear-warmup+cosine": ("base", "floor", "warmup", "total"),
+}
+
+# What a loader says of what it restored, best first.
+GRADES = ("exact", "exact-if-axes-unchanged", "requantised", "fork", "opaque-same-topology", "none")
 
 # `shard-sha256` is reserved, without a meaning that a reader could follow: none is known.
 KNOWN_FEATURES = frozenset()

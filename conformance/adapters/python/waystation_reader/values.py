@@ -1,6 +1,7 @@
-"""Value trees (9.1): what a record of kind `value` may hold."""
+"""Value trees (9.1): what a record of kind `value` may hold, and what others hold of a framework's own."""
 
 import re
+import struct
 
 from . import forms
 from .forms import bad, within
@@ -20,11 +21,41 @@ def record_value(value):
     _wrapped(value)
 
 
-def _tree(value):
+def tree(value):
+    """Checks a value tree."""
     if isinstance(value, list):
         raise bad("a bare array is not a value tree", "value.form")
     if isinstance(value, dict):
         _wrapped(value)
+
+
+def integer(value):
+    """Checks an integer tree."""
+    tree(value)
+    if type(value) is not int and not (isinstance(value, dict) and "int" in value):
+        raise bad("expected an integer tree")
+
+
+def whole(value):
+    """The integer of an integer tree; one beyond 30 digits is cut there, which leaves it beyond every bound."""
+    return int(value["int"][:30]) if isinstance(value, dict) else value
+
+
+def float_of(rule):
+    """The check of a tree that is a float."""
+    def checked(value):
+        tree(value)
+        if real(value) is None:
+            raise bad("expected a tree that is a float", rule)
+    return checked
+
+
+def real(value):
+    """The number of a tree that is a float; None of another one."""
+    for member, layout in (("f64", ">d"), ("f32", ">f")):
+        if isinstance(value, dict) and member in value:
+            return struct.unpack(layout, bytes.fromhex(value[member]))[0]
+    return None
 
 
 def _wrapped(value):
@@ -54,7 +85,7 @@ def _bytes(value):
 
 
 def _map(value):
-    forms.elements(forms.array("[key, value]", _key, _tree))(value)
+    forms.elements(forms.array("[key, value]", _key, tree))(value)
     # A string and an integer of the same digits are different keys; an integer is bare or `int`, never both.
     marks = [(type(key) is str, key["int"] if isinstance(key, dict) else str(key)) for key, _ in value]
     if len(set(marks)) != len(marks):
@@ -73,9 +104,9 @@ _MEMBERS = {
     "f64": forms.hexadecimal(16),
     "f32": forms.hexadecimal(8),
     "bytes": _bytes,
-    "list": forms.elements(_tree),
-    "tuple": forms.elements(_tree),
+    "list": forms.elements(tree),
+    "tuple": forms.elements(tree),
     "map": _map,
     "tensor": forms.tensor_identity,
-    "type": forms.array("[name, value]", forms.string, _tree),
+    "type": forms.array("[name, value]", forms.string, tree),
 }

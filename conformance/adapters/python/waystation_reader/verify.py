@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from . import canonical, crc32c, entries, metadata, shard
+from . import canonical, crc32c, entries, metadata, shard, state
 from .checkpoint import attachment_name, open_checkpoint, page_name, part_name, shard_name
 from .derive import Part, derive
 from .files import Directory
@@ -22,6 +22,8 @@ def verify(path):
             checkpoint = open_checkpoint(directory, findings.append)
             notes = _notes(directory, checkpoint.files.keys())
             _Verifier(checkpoint, findings.append).run()
+            if checkpoint.pages_whole:
+                notes = state.check_all(checkpoint, findings.append) + notes
     except Refusal as refusal:
         findings.append(refusal)
     return findings, notes
