@@ -32,9 +32,11 @@ mod text;
 mod trainer;
 mod tree;
 mod wire;
+mod words;
 
 pub use fault::Fault;
 pub use hub::Program;
 pub use rank::rank;
 pub use report::{Compared, Difference, JobReport, KillReport, Report};
-pub use story::{Options, Say, tour};
+pub use story::{Options, tour};
+pub use words::Say;

@@ -16,9 +16,11 @@ use crate::hub::Program;
 use crate::jobs::{Ended, HELD, Launcher, Spec};
 use crate::orders::Event;
 use crate::plot::{Mark, Point, plot};
+use crate::reduce::Place;
 use crate::report::{Compared, JobReport, KillReport, Report};
 use crate::trainer::{BATCH, STEPS, Trainer};
-use crate::{reduce::Place, tree};
+use crate::tree;
+use crate::words::{Say, Teller, grouped};
 
 /// Steps between two checkpoints.
 const SAVE_EVERY: u64 = 5;
@@ -43,9 +45,6 @@ pub struct Options {
     pub fault: Option<Fault>,
 }
 
-/// Where lines for people go.
-pub type Say<'s> = &'s mut dyn FnMut(&str) -> Result<()>;
-
 /// Takes the tour; `say` is given one line at a time.
 ///
 /// Whether everything was equal is in the report.
@@ -61,11 +60,12 @@ pub fn tour(options: &Options, say: Say<'_>, progress: &dyn Progress) -> Result<
     let run = Launcher::new(&options.program, &home.path().join("run"), progress)?;
     let parameters = Trainer::new(Place { rank: 0, ranks: 1 })?.values.len();
 
-    introduce(say, parameters)?;
-    let alone = without_interruption(&reference, say)?;
-    let (first, mut kill) = killed(&run, say)?;
-    let second = resumed_by_three(&run, options.fault, &mut kill, say)?;
-    let third = resumed_by_one(&run, say)?;
+    let tell = &mut Teller::new(say, options.width);
+    introduce(tell, parameters)?;
+    let alone = without_interruption(&reference, tell)?;
+    let (first, mut kill) = killed(&run, tell)?;
+    let second = resumed_by_three(&run, options.fault, &mut kill, tell)?;
+    let third = resumed_by_one(&run, tell)?;
 
     let jobs = vec![first, second, third];
     let mut compared = Compared::default();
@@ -90,68 +90,67 @@ pub fn tour(options: &Options, say: Say<'_>, progress: &dyn Progress) -> Result<
         seconds: begin.elapsed().as_secs_f64(),
         kept: options.keep.clone(),
     };
-    conclude(&report, options, [&expected.name, &found.name], say)?;
+    conclude(&report, options, [&expected.name, &found.name], tell)?;
     Ok(report)
 }
 
-fn introduce(say: Say<'_>, parameters: usize) -> Result<()> {
-    for line in [
-        "A tour of Waystation",
-        "====================",
-        "",
-        "A small network learns to guess the next letter of a short story. We train it twice. The",
-        "first time nothing happens. The second time its processes are killed in the middle of",
-        "writing a checkpoint, and it goes on from the one before, on fewer processes, twice. If",
-        "checkpoints keep their promise, both end at the same place, to the last bit.",
-        "",
-    ] {
-        say(line)?;
-    }
-    say(&format!(
-        "The network has {} parameters (numbers to learn); a training takes {STEPS} steps of",
+fn introduce(tell: &mut Teller<'_>, parameters: usize) -> Result<()> {
+    tell.line("A tour of Waystation")?;
+    tell.line("====================")?;
+    tell.line("")?;
+    tell.paragraph(
+        "A small network learns to guess the next letter of a short story. We train it twice. The \
+         first time nothing happens to it. The second time its processes are killed in the middle \
+         of writing a checkpoint; it goes on from the checkpoint before, on fewer processes, and \
+         then on fewer again. If checkpoints keep their promise, both trainings end at the same \
+         place, to the last bit.",
+    )?;
+    tell.line("")?;
+    tell.paragraph(&format!(
+        "The network has {} parameters (numbers to learn). A training takes {STEPS} steps of \
+         {BATCH} samples, in an order shuffled anew in every epoch; at each step some units are \
+         dropped at random (dropout).",
         grouped(parameters)
-    ))?;
-    say(&format!("{BATCH} samples. It drops units at random (dropout) and shuffles the samples."))
+    ))
 }
 
-fn without_interruption(reference: &Launcher<'_>, say: Say<'_>) -> Result<JobReport> {
-    heading(say, 1, "Train without interruption, in one process")?;
+fn without_interruption(reference: &Launcher<'_>, tell: &mut Teller<'_>) -> Result<JobReport> {
+    tell.heading(1, "Train without interruption, in one process")?;
     // Saved once, at the end, to compare with.
     let spec = Spec { ranks: 1, until: STEPS, save_every: STEPS, hold_at: None, fault: None };
     let Ended { report, seconds, .. } = reference.run(&spec)?;
-    say(&format!("   {} ({seconds:.1} s)", steps_text(&report)))?;
+    tell.under(&format!("{} ({seconds:.1} s).", steps_text(&report)))?;
     Ok(report)
 }
 
-fn killed(run: &Launcher<'_>, say: Say<'_>) -> Result<(JobReport, KillReport)> {
+fn killed(run: &Launcher<'_>, tell: &mut Teller<'_>) -> Result<(JobReport, KillReport)> {
     let [ranks, ..] = RANKS;
-    heading(say, 2, &format!("The same training on {ranks} processes, killed in mid-save"))?;
-    say(&format!(
-        "   Each process (\"rank\") works on {} of the {BATCH} samples and keeps the optimizer's",
+    tell.heading(2, &format!("The same training on {ranks} processes, killed in mid-save"))?;
+    tell.under(&format!(
+        "Each process (\"rank\") works on {} of the {BATCH} samples of a step, and keeps the \
+         optimizer's memory of one part in {ranks} of the parameters. Every {SAVE_EVERY} steps they \
+         save a checkpoint: each writes files of its own, and only when all have done so does one \
+         of them add the commit file, which makes it a checkpoint.",
         BATCH.checked_div(ranks).unwrap_or(0)
     ))?;
-    say(&format!(
-        "   memory of a quarter of the parameters. Every {SAVE_EVERY} steps all save a checkpoint together:"
-    ))?;
-    say("   each writes files of its own, and only then one of them adds the commit file.")?;
     let spec =
         Spec { ranks, until: STEPS, save_every: SAVE_EVERY, hold_at: Some(KILLED_AT), fault: None };
     let (report, kill) = run.run_and_kill(&spec)?;
-    say(&format!("   {}; {} checkpoints.", steps_text(&report), report.checkpoints))?;
-    say("")?;
-    say(&format!(
-        "   While step {} was being saved, rank {HELD} was stopped half-way through its files; then",
+    tell.under(&format!("{}; {} checkpoints.", steps_text(&report), report.checkpoints))?;
+    tell.line("")?;
+    tell.under(&format!(
+        "While step {} was being saved, rank {HELD} was stopped half-way through its files, and \
+         then all ranks were killed at once (SIGKILL, which no program can catch). They left:",
         kill.step
     ))?;
-    say("   all ranks were killed at once (SIGKILL, which no program can catch). They left this:")?;
-    say("")?;
-    say(&format!("   {}/", kill.attempt))?;
+    tell.line("")?;
+    tell.item(&format!("{}/", kill.attempt))?;
     for line in tree::lines(&kill.files) {
-        say(&format!("   {line}"))?;
+        tell.item(&line)?;
     }
-    say("")?;
-    say(&format!(
-        "   {} data files, {} of {ranks} ranks done, no {}: not a checkpoint.",
+    tell.line("")?;
+    tell.under(&format!(
+        "{} data files, {} of {ranks} ranks done, no {}: not a checkpoint.",
         kill.shards,
         kill.parts,
         names::COMMIT
@@ -163,10 +162,10 @@ fn resumed_by_three(
     run: &Launcher<'_>,
     fault: Option<Fault>,
     kill: &mut KillReport,
-    say: Say<'_>,
+    tell: &mut Teller<'_>,
 ) -> Result<JobReport> {
-    let [_, ranks, _] = RANKS;
-    heading(say, 3, &format!("Resume on {ranks} processes"))?;
+    let [before, ranks, _] = RANKS;
+    tell.heading(3, &format!("Resume on {ranks} processes"))?;
     let Some(from) = run.latest()? else {
         return Err(Error::new(Code::NoCheckpoint, "expected the checkpoints before the kill"));
     };
@@ -176,104 +175,109 @@ fn resumed_by_three(
         return Err(Error::new(Code::StateDisagree, message));
     };
     kill.skipped = why.code().as_str().to_owned();
-    say(&format!(
-        "   Asked for the latest checkpoint, the reader passes over step {} ({}) and",
-        kill.step, kill.skipped
+    tell.under(&format!(
+        "Asked for the latest checkpoint, the reader passes over step {} ({}) and answers step {}. \
+         {before} ranks wrote its files; each of {ranks} now reads the pieces that are its own, \
+         wherever they lie.",
+        kill.step, kill.skipped, from.step
     ))?;
-    say(&format!(
-        "   answers step {}. Its files were written by 4 ranks; now each of {ranks} reads the",
-        from.step
-    ))?;
-    say("   pieces that are its own, wherever they lie.")?;
     let spec = Spec { ranks, until: SECOND_UNTIL, save_every: SAVE_EVERY, hold_at: None, fault };
     let ended = run.run(&spec)?;
-    tell_resumed(&ended, say)?;
+    tell_resumed(&ended, tell)?;
     let again = kill.step.saturating_sub(from.step);
-    say(&format!(
-        "   {}; the first {again} of them for the second time.",
+    tell.under(&format!(
+        "{}; the first {again} of them for the second time.",
         steps_text(&ended.report)
     ))?;
     Ok(ended.report)
 }
 
-fn resumed_by_one(run: &Launcher<'_>, say: Say<'_>) -> Result<JobReport> {
+fn resumed_by_one(run: &Launcher<'_>, tell: &mut Teller<'_>) -> Result<JobReport> {
     let [.., ranks] = RANKS;
-    heading(say, 4, "Resume on 1 process, to the end")?;
+    tell.heading(4, "Resume on 1 process, to the end")?;
     let spec = Spec { ranks, until: STEPS, save_every: SAVE_EVERY, hold_at: None, fault: None };
     let ended = run.run(&spec)?;
-    tell_resumed(&ended, say)?;
-    say(&format!("   {}.", steps_text(&ended.report)))?;
+    tell_resumed(&ended, tell)?;
+    tell.under(&format!("{}.", steps_text(&ended.report)))?;
     Ok(ended.report)
 }
 
-/// What came back, beside numbers.
-fn tell_resumed(ended: &Ended, say: Say<'_>) -> Result<()> {
+/// What came back.
+fn tell_resumed(ended: &Ended, tell: &mut Teller<'_>) -> Result<()> {
     let read = |event: &Event| match event {
         Event::Resumed { numbers, .. } => *numbers,
         _ => 0,
     };
     let most = ended.resumed.iter().map(read).max().unwrap_or(0);
-    say(&format!(
-        "   A rank reads {} numbers: all parameters, its share of the rest.",
+    let Some(Event::Resumed { dropout, sample, .. }) = ended.resumed.first() else {
+        return Err(Error::new(Code::StateDisagree, "expected ranks to resume"));
+    };
+    tell.under(&format!(
+        "A rank reads {} numbers: all parameters, and its share of the optimizer's memory. Dropout \
+         goes on with the random number {dropout}, the data with sample {sample}: the checkpoint \
+         foretells both, and they were compared.",
         grouped(most)
-    ))?;
-    if let Some(Event::Resumed { dropout, sample, .. }) = ended.resumed.first() {
-        say(&format!("   Dropout goes on with the random number {dropout}, the data with sample"))?;
-        say(&format!("   {sample}: what the checkpoint itself foretold, and it was compared."))?;
-    }
-    Ok(())
+    ))
 }
 
-fn conclude(report: &Report, options: &Options, last: [&str; 2], say: Say<'_>) -> Result<()> {
-    heading(say, 5, "Compare with the training that nobody interrupted, bit by bit")?;
-    let Compared { losses, different_losses, numbers, different_numbers, records, .. } =
-        report.compared;
-    say(&format!("   {losses:>7} losses of steps    {}", verdict(different_losses)))?;
-    say(&format!("   {:>7} final numbers      {}", grouped(numbers), verdict(different_numbers)))?;
-    let different_records = report.compared.different_records.len();
-    say(&format!("   {records:>7} final records      {}", verdict(different_records)))?;
-    say(
-        "   (final: parameters and optimizer memory; progress, schedule, dropout, place in the data)",
-    )?;
-    say("")?;
-    for line in picture(report, options.width) {
-        say(&line)?;
+fn conclude(
+    report: &Report,
+    options: &Options,
+    last: [&str; 2],
+    tell: &mut Teller<'_>,
+) -> Result<()> {
+    tell.heading(5, "Compare with the training that nobody interrupted, bit by bit")?;
+    let found = &report.compared;
+    for (count, what, different) in [
+        (found.losses, "losses of steps", found.different_losses),
+        (found.numbers, "final parameters and numbers of the optimizer", found.different_numbers),
+        (
+            found.records,
+            "final records: progress, optimizer, schedule, dropout, data",
+            found.different_records.len(),
+        ),
+    ] {
+        let verdict =
+            if different == 0 { "equal".to_owned() } else { format!("{different} DIFFER") };
+        tell.item(&format!("{:>7} {what}: {verdict}", grouped(count)))?;
     }
-    say("          Points are drawn as the number of ranks that computed them.")?;
-    say("          x killed while saving   ^ resumed on fewer processes")?;
-    say("")?;
+    tell.line("")?;
+    for line in picture(report, tell.width()) {
+        tell.line(&line)?;
+    }
+    tell.line("         4 3 1: ranks that computed a step   x killed   ^ resumed on fewer ranks")?;
+    tell.line("")?;
     if report.equal {
-        say(&format!("Everything is equal, to the last bit. ({:.1} s)", report.seconds))?;
+        tell.line(&format!("Everything is equal, to the last bit. ({:.1} s)", report.seconds))?;
     } else {
-        say("NOT EQUAL: the resumed training is another one.")?;
-        if let Some(first) = &report.compared.first_difference {
-            say(&format!(
+        tell.line("NOT EQUAL: the resumed training is another one.")?;
+        if let Some(first) = &found.first_difference {
+            tell.paragraph(&format!(
                 "The first loss that differs is that of step {}, on {} ranks: {} instead of {}.",
                 first.step, first.ranks, first.found, first.expected
             ))?;
         }
-        for record in &report.compared.different_records {
-            say(&format!("A record differs: {record}"))?;
+        for record in &found.different_records {
+            tell.line(&format!("A record differs: {record}"))?;
         }
     }
-    say("")?;
-    try_next(options, last, say)
+    tell.line("")?;
+    try_next(options, last, tell)
 }
 
-fn try_next(options: &Options, [expected, found]: [&str; 2], say: Say<'_>) -> Result<()> {
+fn try_next(options: &Options, [expected, found]: [&str; 2], tell: &mut Teller<'_>) -> Result<()> {
     let Some(home) = &options.keep else {
-        say("The files are gone. To look at them yourself: waystation tour --keep DIR")?;
-        return Ok(());
+        return tell.line("The files are gone. To look at them: waystation tour --keep DIR");
     };
     let home = home.display();
-    say("Look for yourself:")?;
+    tell.line("Look for yourself:")?;
     for command in [
         format!("waystation list {home}/run"),
         format!("waystation inspect {home}/run/{found} --tensors --state"),
         format!("waystation verify {home}/run/{found}"),
         format!("waystation diff {home}/reference/{expected} {home}/run/{found}"),
     ] {
-        say(&format!("   {command}"))?;
+        tell.item(&command)?;
     }
     Ok(())
 }
@@ -297,34 +301,12 @@ fn picture(report: &Report, width: usize) -> Vec<String> {
     plot(&points, &marks, width)
 }
 
-fn heading(say: Say<'_>, number: u32, text: &str) -> Result<()> {
-    say("")?;
-    say(&format!("{number}. {text}"))
-}
-
 fn steps_text(job: &JobReport) -> String {
     let mut text = format!("Steps {}", job.first);
     let last = job.first.saturating_add(job.losses.len() as u64).saturating_sub(1);
     let _ = write!(text, "-{last}");
     if let (Some(begin), Some(end)) = (job.losses.first(), job.losses.last()) {
         let _ = write!(text, ": loss {begin:.2} to {end:.2}");
-    }
-    text
-}
-
-fn verdict(different: usize) -> String {
-    if different == 0 { "all equal".to_owned() } else { format!("{different} DIFFER") }
-}
-
-/// A count with a comma after every three digits.
-fn grouped(count: usize) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && digits.len().saturating_sub(at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
     }
     text
 }
@@ -355,18 +337,6 @@ impl Home {
         match self {
             Self::Temporary(made) => made.path(),
             Self::Kept(path) => path,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_grouped_by_three() {
-        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
-            assert_eq!(grouped(count), text);
         }
     }
 }
