@@ -1,8 +1,12 @@
 //! The command line: names, flags, help with examples. Knows nothing of checkpoints.
 
+mod rng;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use rng::{Rng, RngAction, RngConvert, RngForm, RngNext};
 
 /// Sharded, resumable training checkpoints: import, inspect, verify, reshard, export, keep.
 #[derive(Debug, Parser)]
@@ -54,6 +58,7 @@ pub(crate) enum Command {
     Pin(Pin),
     Unpin(Unpin),
     Tour(Tour),
+    Rng(Rng),
     Bench(Bench),
 }
 
@@ -105,7 +110,8 @@ pub(crate) struct Import {
 #[command(after_help = "\
 Examples:
   waystation inspect ckpt
-  waystation inspect ckpt --tensors --json | jq '.tensors[].name'")]
+  waystation inspect ckpt --tensors --json | jq '.tensors[].name'
+  waystation inspect ckpt --state --topology dp=3 --place dp=2 --source train=12000:8b57…")]
 pub(crate) struct Inspect {
     /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
@@ -113,9 +119,24 @@ pub(crate) struct Inspect {
     /// List every tensor and alias.
     #[arg(long)]
     pub(crate) tensors: bool,
-    /// List every record.
+    /// List every record, and how well training can be resumed from it.
     #[arg(long)]
     pub(crate) state: bool,
+    /// With --state: the topology to resume on, such as dp=3,tp=2; canaries are compared for --place.
+    #[arg(long, value_name = "AXES", requires_all = ["state", "place"])]
+    pub(crate) topology: Option<String>,
+    /// The place in that topology, an index along each axis, such as dp=2,tp=0.
+    #[arg(long, value_name = "INDICES", requires = "topology")]
+    pub(crate) place: Option<String>,
+    /// The data that a cursor is resumed with; as often as there are sources.
+    #[arg(long, value_name = "CURSOR=RECORDS:SHA256", requires = "place")]
+    pub(crate) source: Vec<String>,
+    /// Fail when a stream or cursor is graded worse for the place.
+    #[arg(long, value_name = "GRADE", default_value = "none", requires = "place")]
+    pub(crate) demand: String,
+    /// A stream or cursor that is done without, by name.
+    #[arg(long, value_name = "NAME", requires = "place")]
+    pub(crate) leave_out: Vec<String>,
 }
 
 /// Check every rule and every byte; one finding a line.

@@ -6,6 +6,7 @@ mod elements;
 mod foreign;
 mod npy;
 mod output;
+mod place_arg;
 mod progress;
 mod region_arg;
 

@@ -22,9 +22,12 @@ pub(crate) fn error_json(error: &Error) -> Value {
     object.insert("code".into(), json!(error.code().as_str()));
     object.insert("class".into(), json!(error.class().as_str()));
     let place = error.location();
-    for (name, text) in
-        [("file", &place.file), ("pointer", &place.pointer), ("record", &place.record), ("tensor", &place.tensor)]
-    {
+    for (name, text) in [
+        ("file", &place.file),
+        ("pointer", &place.pointer),
+        ("record", &place.record),
+        ("tensor", &place.tensor),
+    ] {
         if let Some(text) = text {
             object.insert(name.into(), json!(text));
         }

@@ -181,7 +181,7 @@ impl Checkpoint {
 
     /// All records, ascending by record key, page by page. It ends after an error.
     pub fn records(&self) -> impl Iterator<Item = Result<Record>> + '_ {
-        let pages = 0..u32::try_from(self.manifest.records.len()).unwrap_or(u32::MAX);
+        let pages = 0..self.record_pages();
         let mut failed = false;
         let pages = pages.map_while(move |page| {
             if failed {
@@ -199,6 +199,15 @@ impl Checkpoint {
             let count = records.as_ref().map_or(0, |records| records.len());
             (0..count).filter_map(move |at| records.as_ref()?.get(at).cloned().map(Ok)).chain(error)
         })
+    }
+
+    pub(crate) fn record_pages(&self) -> u32 {
+        u32::try_from(self.manifest.records.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The records of one page.
+    pub(crate) fn records_in_page(&self, page: u32) -> Result<Arc<Vec<Record>>> {
+        self.record_page(page)
     }
 
     /// The record of a key, `None` when there is none.

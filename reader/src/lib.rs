@@ -3,7 +3,7 @@
 //! [`Checkpoint`] opens one and finds what is in it; [`TensorRef`] reads a tensor; [`Plan`] is the
 //! same without I/O, for other backends; [`verify()`] checks every rule and byte; [`run`] lists the
 //! attempts of a run and finds the one to resume from; [`reshard`] shares tensors out among
-//! writers. Reads are positional and checked; only [`map`] maps files.
+//! writers; [`restore`] gives the state of training to a place of any topology. Reads are positional and checked; only [`map`] maps files.
 //!
 //! The crate knows files and how to get at what they hold. What their bytes mean is the business
 //! of `waystation-format`, and it writes nothing.
@@ -22,10 +22,12 @@ mod plan;
 pub mod progress;
 mod read;
 pub mod reshard;
+pub mod restore;
 pub mod run;
 mod scatter;
 mod shards;
 mod source;
+mod state;
 mod tensor;
 pub mod verify;
 

@@ -249,7 +249,7 @@ fn records_and_attachments_are_found() {
     let mut files = small().files();
     let checkpoint = open(&files).unwrap();
     let records = checkpoint.records().collect::<Result<Vec<_>, _>>().unwrap();
-    assert_eq!(records.len(), 2);
+    assert_eq!(records.len(), 3);
     for record in &records {
         assert_eq!(checkpoint.record(&record.key).unwrap().as_ref(), Some(record));
     }

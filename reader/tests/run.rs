@@ -19,7 +19,8 @@ use waystation_store::testing::{Errno, FailingFs, Op};
 use waystation_store::{DirStore, MemoryFs, Put, Store};
 
 fn making(timeline: u32, step: u64, nonce: u32) -> Making {
-    let mut making = Making::new(1).record("progress", "main", 1);
+    let progress = format!(r#"{{"optimizer_step":{step}}}"#);
+    let mut making = Making::new(1).record("progress", "main", &progress);
     making.step = step;
     making.attempt = Attempt { timeline, nonce };
     making

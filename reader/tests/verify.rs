@@ -33,7 +33,7 @@ fn codes(report: &Report) -> Vec<Code> {
 
 #[test]
 fn a_good_checkpoint_has_no_findings() {
-    for making in [small(), Making::new(1), Making::new(3).record("progress", "main", 1)] {
+    for making in [small(), Making::new(1), Making::new(3).trained(&[])] {
         let report = report(&making.files());
         assert!(report.ok, "{:?}", report.findings);
         assert!(report.digest.is_some());
@@ -279,6 +279,7 @@ fn layouts_are_rebuilt() {
         &[300],
         0,
     );
+    making = making.trained(&["a"]);
     making.block_bytes = 4096;
     let good = making.files();
     let mut files = good.clone();
@@ -292,7 +293,7 @@ fn layouts_are_rebuilt() {
 
 #[test]
 fn a_wrong_layout_hides_nothing_of_the_other_shards() {
-    let making = Making::new(1).whole(Identity::param("a"), Dtype::U8, &[300], 0);
+    let making = Making::new(1).whole(Identity::param("a"), Dtype::U8, &[300], 0).trained(&["a"]);
     let mut files = making.whole(adam("a"), Dtype::U8, &[300], 0).files();
     resealed_part(&mut files, |text| text.replacen("[[0,4096,", "[[0,4352,", 1));
     let other = name_of(&files, "state-");

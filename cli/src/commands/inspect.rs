@@ -1,5 +1,7 @@
 //! `inspect`: what a checkpoint holds, from metadata alone.
 
+mod state;
+
 use serde_json::{Value, json};
 use waystation_format::{Alias, Code, Entry, Error, Identity, Result, Tensor};
 use waystation_reader::{Checkpoint, Marks, Progress};
@@ -11,10 +13,11 @@ use crate::output;
 pub(super) fn run(args: &Inspect, context: &Context) -> Result<u8> {
     let checkpoint = open_checkpoint(&args.checkpoint, context)?;
     let marks = Marks::of(&**checkpoint.store())?;
+    let asked = state::Asked::of(args)?;
     if context.json {
-        as_object(&checkpoint, &marks, args, context)
+        as_object(&checkpoint, &marks, args, &asked, context)
     } else {
-        as_text(&checkpoint, &marks, args, context)
+        as_text(&checkpoint, &marks, args, &asked, context)
     }
 }
 
@@ -22,6 +25,7 @@ fn as_text(
     checkpoint: &Checkpoint,
     marks: &Marks,
     args: &Inspect,
+    asked: &state::Asked,
     context: &Context,
 ) -> Result<u8> {
     let manifest = checkpoint.manifest();
@@ -86,9 +90,7 @@ fn as_text(
         }
     }
     if args.state {
-        for record in checkpoint.records() {
-            output::line(&record?.json)?;
-        }
+        state::as_text(checkpoint, asked)?;
     }
     Ok(0)
 }
@@ -144,6 +146,7 @@ fn as_object(
     checkpoint: &Checkpoint,
     marks: &Marks,
     args: &Inspect,
+    asked: &state::Asked,
     context: &Context,
 ) -> Result<u8> {
     let manifest = checkpoint.manifest();
@@ -189,11 +192,9 @@ fn as_object(
             map.insert("aliases".into(), aliases.into());
         }
         if args.state {
-            let mut records = Vec::new();
-            for record in checkpoint.records() {
-                records.push(serde_json::from_str::<Value>(&record?.json).unwrap_or_default());
+            for (name, member) in state::as_members(checkpoint, asked)? {
+                map.insert(name.into(), member);
             }
-            map.insert("records".into(), records.into());
         }
     }
     output::object(&object)?;

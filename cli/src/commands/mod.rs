@@ -11,6 +11,7 @@ mod import;
 mod inspect;
 mod marks;
 mod reshard;
+mod rng;
 mod run_list;
 mod target;
 mod tour;
@@ -67,6 +68,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<u8> {
         Command::Pin(args) => marks::pin(&args, context),
         Command::Unpin(args) => marks::unpin(&args, context),
         Command::Tour(args) => tour::run(&args, context),
+        Command::Rng(args) => rng::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
     }
 }

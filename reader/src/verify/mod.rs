@@ -25,6 +25,7 @@ use crate::{attachment, parallel};
 mod aliases;
 mod data;
 mod parts;
+mod state;
 mod stored;
 
 use stored::Data;
@@ -80,6 +81,8 @@ pub enum Note {
     Temporary(String),
     /// A marker.
     Marker(String),
+    /// Something that was not looked at, and why.
+    Unchecked(String),
 }
 
 impl fmt::Display for Note {
@@ -88,6 +91,7 @@ impl fmt::Display for Note {
             Note::Unnamed(name) => ("unnamed", name),
             Note::Temporary(name) => ("temporary", name),
             Note::Marker(name) => ("marker", name),
+            Note::Unchecked(what) => ("unchecked", what),
         };
         write!(f, "{what}: {}", name.escape_default())
     }
@@ -110,12 +114,25 @@ pub fn verify(store: &Arc<dyn Store>, options: &VerifyOptions<'_>) -> Result<Rep
         good: HashSet::new(),
         bad: HashSet::new(),
         known: false,
+        readable: false,
         bytes: 0,
     };
     let digest = check.everything(&directory, options.quick)?;
+    let mut notes = check.notes(&directory);
+    if check.readable {
+        match state::check(store, options.quick, options.progress) {
+            Ok((found, unchecked)) => {
+                check.found.extend(found);
+                notes.extend(unchecked);
+            }
+            Err(e) if e.code() == Code::Interrupted => return Err(e),
+            // What was good a moment ago cannot be read any more.
+            Err(e) => check.found.push(e),
+        }
+    }
     Ok(Report {
         ok: check.found.is_empty(),
-        notes: check.notes(&directory),
+        notes,
         findings: check.found,
         digest,
         bytes: check.bytes,
@@ -134,6 +151,8 @@ struct Check<'a> {
     bad: HashSet<String>,
     /// Whether the manifest could be read: without it nobody knows which files are named.
     known: bool,
+    /// Whether root and pages are good, so that records can be looked at.
+    readable: bool,
     bytes: u64,
 }
 
@@ -171,6 +190,7 @@ impl Check<'_> {
         }
         self.progress.begin("verify", self.bytes);
         self.pages(&manifest)?;
+        self.readable = self.found.is_empty();
         let parts = self.parts(&manifest)?;
         // Layouts and data are looked at writer by writer, so that one writer's are held at a
         // time, and stand in the report with what is looked at in between.

@@ -48,6 +48,8 @@ pub struct Making {
     pub attempt: Attempt,
     pub block_bytes: u64,
     pub writers: u32,
+    /// The axes of the job.
+    pub topology: Topology,
     /// Shards of one class hold at most so many chunks, so that there are several.
     pub chunks_per_shard: usize,
     pub tensors: Vec<Made>,
@@ -64,6 +66,7 @@ impl Making {
             attempt: Attempt { timeline: 1, nonce: 0x90ab_12cd },
             block_bytes: 4096,
             writers,
+            topology: Topology(vec![("dp".to_owned(), u64::from(writers))]),
             chunks_per_shard: usize::MAX,
             tensors: Vec::new(),
             aliases: Vec::new(),
@@ -115,10 +118,31 @@ impl Making {
         self
     }
 
-    pub fn record(mut self, kind: &str, name: &str, step: i64) -> Self {
-        let value = Value::Object([("step".to_owned(), Value::Int(step))].into_iter().collect());
-        self.records.push(Record::new(kind, name, vec![], &value).unwrap());
+    /// A record whose value is this canonical JSON.
+    pub fn record(self, kind: &str, name: &str, value: &str) -> Self {
+        self.record_at(&[], kind, name, value)
+    }
+
+    /// The same at a place.
+    pub fn record_at(mut self, at: &[(&str, u64)], kind: &str, name: &str, value: &str) -> Self {
+        let at = at.iter().map(|(axis, index)| ((*axis).to_owned(), *index)).collect();
+        self.records.push(Record::new(kind, name, at, &Value::parse(value).unwrap()).unwrap());
         self
+    }
+
+    /// Progress and an optimizer `main` of the params, which step 1000 belongs to.
+    pub fn trained(self, params: &[&str]) -> Self {
+        let params: Vec<String> =
+            params.iter().map(|name| format!(r#"["main","{name}"]"#)).collect();
+        let optimizer = format!(
+            r#"{{"algorithm":"adamw","groups":[{{"hyper":[],"name":"all","params":[{}]}}],"steps":[{{"params":"all","step":1000,"stored_as":"int"}}]}}"#,
+            params.join(",")
+        );
+        self.record("optimizer", "main", &optimizer).record(
+            "progress",
+            "main",
+            r#"{"optimizer_step":1000}"#,
+        )
     }
 
     pub fn alias(mut self, name: &str, of: Identity) -> Self {
@@ -139,7 +163,7 @@ impl Making {
             parent: None,
             run: "test".to_owned(),
             step: self.step,
-            topology: Topology(vec![("dp".to_owned(), u64::from(self.writers))]),
+            topology: self.topology.clone(),
             version: Version::CURRENT,
             writers: self.writers,
         }
@@ -405,8 +429,8 @@ pub fn small() -> Making {
         .whole(Identity::param("packed"), Dtype::F4E2M1, &[5], 0)
         .cut(adam("up"), Dtype::F32, &[96, 64], 0, 2)
         .alias("head", Identity::param("embed"))
-        .record("progress", "main", 1000)
-        .record("vendor/x", "y", 1)
+        .trained(&["up"])
+        .record("vendor/x", "y", r#"{"step":1}"#)
         .attach("config.json", b"{}")
         .attach("1_Pooling/config.json", &[7; 3000]);
     packed.chunks_per_shard = 3;

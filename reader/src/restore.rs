@@ -1,0 +1,228 @@
+//! Resume state for one place of a topology, the checkpoint's own or another (chapter 19).
+//!
+//! It knows which record is for a place and how good what it gives is. It must not know engines and
+//! orders, which `waystation-state` has, nor put anything into a trainer: that is the caller's, in
+//! the order of spec 19.2.
+//!
+//! ```no_run
+//! use waystation_format::{Grade, Topology};
+//! use waystation_reader::restore::{Place, RestoreOptions};
+//! use waystation_reader::Checkpoint;
+//!
+//! # fn main() -> waystation_format::Result<()> {
+//! let checkpoint = Checkpoint::open("run/step-000000001000-000000018280808e".as_ref())?;
+//! let place = Place::new(
+//!     Topology(vec![("dp".to_owned(), 3)]),
+//!     vec![("dp".to_owned(), 2)],
+//! )?;
+//! let mut options = RestoreOptions::default();
+//! options.streams = Grade::Fork; // streams of ranks that had none before may be new ones
+//! let state = checkpoint.restore(&place, &options)?;
+//! for graded in &state.report {
+//!     println!("{} {} {}", graded.key.kind, graded.key.name, graded.grade);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod cursor;
+mod options;
+mod place;
+mod placement;
+mod report;
+mod stream;
+mod tensor;
+
+use std::collections::BTreeMap;
+
+use waystation_format::record::{Record, RecordKey};
+use waystation_format::records::{Ema, Optimizer, Progress, Scaler, Schedule, Typed, optimizer};
+use waystation_format::value_tree::Tree;
+use waystation_format::{Coordinate, Error, Result};
+
+use crate::checkpoint::Checkpoint;
+use crate::state::check_schedule;
+
+pub use cursor::RestoredCursor;
+pub use options::{Offer, RestoreOptions};
+pub use place::Place;
+pub use placement::{Cut, Placement};
+pub use report::Graded;
+pub use stream::RestoredStream;
+pub use tensor::PlacedTensor;
+
+use report::Report;
+
+/// What one place gets of a checkpoint's records. Maps are by record name.
+#[derive(Clone, Debug, Default)]
+pub struct Restored {
+    /// How far training has come.
+    pub progress: Option<Progress>,
+    /// Optimizers, joined over all places.
+    pub optimizers: BTreeMap<String, Optimizer>,
+    /// Averages.
+    pub averages: BTreeMap<String, Ema>,
+    /// Schedules, whose values agree with their positions.
+    pub schedules: BTreeMap<String, Schedule>,
+    /// Loss scalers.
+    pub scalers: BTreeMap<String, Scaler>,
+    /// Value trees of the framework.
+    pub values: BTreeMap<String, Tree>,
+    /// Random streams by name, to be put in last.
+    pub streams: Vec<RestoredStream>,
+    /// Data cursors by name.
+    pub cursors: Vec<RestoredCursor>,
+    /// A grade for each record's kind and name, in order of record key.
+    pub report: Vec<Graded>,
+}
+
+impl Checkpoint {
+    /// The resume state for a place, with a grade for every record; tensors are
+    /// [`placed`](Self::placed).
+    ///
+    /// # Errors
+    /// `not-exact` when a stream or cursor is graded worse than `options` demand, or a stream that
+    /// requires its axes has lost one; `source-changed` for other data than the cursor's;
+    /// `canary-mismatch`, `bad-rng-state`, `bad-position`, `dangling`, `state-disagree` for records
+    /// that are wrong; breaches of the pages. Nothing is handed out then.
+    pub fn restore(&self, place: &Place, options: &RestoreOptions) -> Result<Restored> {
+        self.resume(Some(place), options)
+    }
+
+    /// The grade of every record where no topology is asked about: canaries are compared, sources
+    /// and fingerprints count as offered, nothing is demanded.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore), but for what is demanded and offered.
+    pub fn grades(&self) -> Result<Vec<Graded>> {
+        self.resume(None, &RestoreOptions::default()).map(|restored| restored.report)
+    }
+
+    fn resume(&self, place: Option<&Place>, options: &RestoreOptions) -> Result<Restored> {
+        let mut restored = Restored::default();
+        let mut report = Report::new(place, options);
+        let mut group: Vec<Record> = Vec::new();
+        for record in self.records() {
+            let record = record?;
+            let same = |first: &Record| {
+                first.key.kind == record.key.kind && first.key.name == record.key.name
+            };
+            if !group.first().is_none_or(same) {
+                self.one(&group, place, options, &mut restored, &mut report)?;
+                group.clear();
+            }
+            group.push(record);
+        }
+        if !group.is_empty() {
+            self.one(&group, place, options, &mut restored, &mut report)?;
+        }
+        restored.report = report.finish()?;
+        Ok(restored)
+    }
+
+    /// The records of one kind and name, one for each place that they vary over.
+    fn one(
+        &self,
+        group: &[Record],
+        place: Option<&Place>,
+        options: &RestoreOptions,
+        restored: &mut Restored,
+        report: &mut Report<'_>,
+    ) -> Result<()> {
+        let Some(first) = group.first() else { return Ok(()) };
+        let name = || first.key.name.clone();
+        let typed = |record: &Record| record.typed().map_err(|e| of_record(e, &record.key));
+        match typed(first)? {
+            Typed::Optimizer(_) => {
+                let mut all: Vec<(&Coordinate, Optimizer)> = Vec::with_capacity(group.len());
+                for record in group {
+                    if let Typed::Optimizer(one) = typed(record)? {
+                        all.push((&record.key.coordinate, one));
+                    }
+                }
+                let pairs = all.iter().map(|(coordinate, one)| (*coordinate, one));
+                let joined = optimizer::join(pairs).map_err(|e| of_record(e, &first.key))?;
+                restored.optimizers.extend(joined.map(|joined| (name(), joined)));
+                report.exact(&first.key);
+                return Ok(());
+            }
+            Typed::Rng(_) => {
+                let stream = stream::restore(self, group, place, options, report)?;
+                restored.streams.push(stream);
+                return Ok(());
+            }
+            Typed::Cursor(_) => {
+                let cursor = cursor::restore(self, group, place, options, report)?;
+                restored.cursors.push(cursor);
+                return Ok(());
+            }
+            Typed::Uncaptured(what) => {
+                report.uncaptured(&first.key, &what);
+                return Ok(());
+            }
+            Typed::Unknown => {
+                report.none(&first.key, "the kind is not registered".to_owned());
+                return Ok(());
+            }
+            _ => {}
+        }
+        // What is left is given as it is to the places that it is for.
+        let chosen = match self.choose(group, place, &first.key) {
+            Ok(chosen) => chosen,
+            Err(reason) => {
+                report.none(&first.key, reason);
+                return Ok(());
+            }
+        };
+        match typed(chosen)? {
+            Typed::Progress(progress) => restored.progress = Some(progress),
+            Typed::Ema(ema) => {
+                restored.averages.insert(name(), ema);
+            }
+            Typed::Schedule(schedule) => {
+                check_schedule(&schedule).map_err(|e| of_record(e, &chosen.key))?;
+                restored.schedules.insert(name(), schedule);
+            }
+            Typed::Scaler(scaler) => {
+                restored.scalers.insert(name(), scaler);
+            }
+            Typed::Value(tree) => {
+                restored.values.insert(name(), tree);
+            }
+            _ => {}
+        }
+        report.as_saved(&chosen.key);
+        Ok(())
+    }
+
+    /// The record of `group` that is for the place; the first where no place is asked about.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn choose<'r>(
+        &self,
+        group: &'r [Record],
+        place: Option<&Place>,
+        first: &RecordKey,
+    ) -> std::result::Result<&'r Record, String> {
+        let topology = &self.manifest().common.topology;
+        let coordinate = match place {
+            None => first.coordinate.clone(),
+            Some(place) => match place.misfit(&first.coordinate, topology) {
+                Some(reason) => return Err(reason),
+                None => place.along(first.coordinate.iter().map(|(axis, _)| axis.as_str())),
+            },
+        };
+        group
+            .iter()
+            .find(|record| record.key.coordinate == coordinate)
+            .ok_or_else(|| format!("there is no record for {coordinate:?}"))
+    }
+}
+
+/// Names the record in an error about its value.
+fn of_record(error: Error, key: &RecordKey) -> Error {
+    // What is wrong in a file, such as a damaged tensor, has its own place.
+    let error = if error.location().file.is_some() { error } else { error.under_pointer("/value") };
+    error.in_record(key.key())
+}

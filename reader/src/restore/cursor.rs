@@ -1,0 +1,143 @@
+//! Data cursors for a place.
+
+use waystation_format::record::Record;
+use waystation_format::records::cursor::{Augment, Node, Opaque};
+use waystation_format::records::{Cursor, Typed};
+use waystation_format::{Code, Error, Grade, Result, rule};
+
+use super::report::Report;
+use super::{Offer, Place, RestoreOptions, of_record};
+use crate::checkpoint::Checkpoint;
+use crate::state::{Compared, check_cursor};
+
+/// A cursor for one place.
+#[derive(Clone, Debug)]
+pub struct RestoredCursor {
+    /// The cursor's name.
+    pub name: String,
+    /// How good it is.
+    pub grade: Grade,
+    /// Where to go on; `None` when it is not restored.
+    pub cursor: Option<Cursor>,
+    /// The place's number among the ranks that share a batch, and how many there are, when the
+    /// cursor says along which axes and the topology has them.
+    pub rank: Option<(u64, u64)>,
+}
+
+pub(super) fn restore(
+    checkpoint: &Checkpoint,
+    group: &[Record],
+    place: Option<&Place>,
+    options: &RestoreOptions,
+    report: &mut Report<'_>,
+) -> Result<RestoredCursor> {
+    let Some(first) = group.first() else {
+        return Err(Error::new(Code::BadArgument, "expected a record of the cursor, found none"));
+    };
+    let name = first.key.name.clone();
+    let chosen = match checkpoint.choose(group, place, &first.key) {
+        Ok(chosen) => chosen,
+        Err(reason) => {
+            report.demanded(&first.key, Grade::None, Some(reason), options.cursors);
+            return Ok(RestoredCursor { name, grade: Grade::None, cursor: None, rank: None });
+        }
+    };
+    let of_chosen = |e: Error| of_record(e, &chosen.key);
+    let Typed::Cursor(cursor) = chosen.typed().map_err(of_chosen)? else {
+        return Err(Error::new(Code::BadArgument, "expected a record of kind cursor"));
+    };
+    let offer = options.offers.get(&name);
+    if let Some(offer) = offer {
+        check_offer(&cursor, offer).map_err(of_chosen)?;
+    }
+    let compared = check_cursor(checkpoint, &cursor, options.budget.clone()).map_err(of_chosen)?;
+    let (grade, reason) = match misgiving(&cursor, &compared, place.is_some().then_some(offer)) {
+        Some((grade, reason)) => (grade, Some(reason)),
+        None if place.is_none() && !chosen.key.coordinate.is_empty() => {
+            let reason = "it is right where its axes keep their sizes".to_owned();
+            (Grade::ExactIfAxesUnchanged, Some(reason))
+        }
+        None => (Grade::Exact, None),
+    };
+    report.demanded(&chosen.key, grade, reason, options.cursors);
+    let rank =
+        cursor.partition.as_ref().zip(place).and_then(|(partition, place)| {
+            place.rank(partition.axes.iter().map(String::as_str)).ok()
+        });
+    let cursor = (grade != Grade::None).then_some(*cursor);
+    Ok(RestoredCursor { name, grade, cursor, rank })
+}
+
+/// Compares what the caller brings with what the cursor was saved with.
+fn check_offer(cursor: &Cursor, offer: &Offer) -> Result<()> {
+    if !offer.sources.is_empty() {
+        for source in cursor.root.sources() {
+            if !offer.sources.contains(&(source.records, source.sha256)) {
+                let found: Vec<String> = offer
+                    .sources
+                    .iter()
+                    .map(|(records, sha256)| format!("{records} of {sha256}"))
+                    .collect();
+                let message = format!(
+                    "expected a source of {} records of {}, found {}",
+                    source.records,
+                    source.sha256,
+                    found.join(", ")
+                );
+                return Err(Error::rule(Code::SourceChanged, rule::CURSOR_SOURCE, message));
+            }
+        }
+    }
+    if let Some(fingerprint) = &offer.fingerprint {
+        for node in opaque(&cursor.root) {
+            if node.fingerprint != *fingerprint {
+                let message = format!(
+                    "expected the fingerprint {}, found {}",
+                    node.fingerprint.to_value().encode()?,
+                    fingerprint.to_value().encode()?
+                );
+                return Err(Error::rule(Code::SourceChanged, rule::CURSOR_OPAQUE, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The opaque nodes of a tree, which is at most `cursor-depth` deep.
+fn opaque(node: &Node) -> Vec<&Opaque> {
+    match node {
+        Node::Opaque(opaque) => vec![opaque],
+        _ => node.children().iter().flat_map(opaque).collect(),
+    }
+}
+
+/// Why a cursor is not exact; `offer` is `None` where everything counts as offered.
+fn misgiving(
+    cursor: &Cursor,
+    compared: &Compared,
+    offer: Option<Option<&Offer>>,
+) -> Option<(Grade, String)> {
+    let none = |reason: &str| Some((Grade::None, reason.to_owned()));
+    let has_opaque = cursor.root.has_opaque();
+    let brings = |brought: &dyn Fn(&Offer) -> bool| offer.is_none_or(|o| o.is_some_and(brought));
+    if !cursor.root.sources().is_empty() && !brings(&|offer| !offer.sources.is_empty()) {
+        return none("its source was not offered");
+    }
+    if has_opaque && !brings(&|offer| offer.fingerprint.is_some()) {
+        return none("its fingerprint was not offered");
+    }
+    if has_opaque {
+        let reason = "its state is a framework's own".to_owned();
+        return Some((Grade::OpaqueSameTopology, reason));
+    }
+    match compared {
+        Compared::Agrees => {}
+        Compared::NotComputed => return none("the specification does not compute it"),
+        Compared::LeftOut(why) => return none(&format!("its canary was not compared: {why}")),
+    }
+    if cursor.augment == Some(Augment::WorkerStream) {
+        let reason = "workers draw from streams of their own".to_owned();
+        return Some((Grade::OpaqueSameTopology, reason));
+    }
+    None
+}

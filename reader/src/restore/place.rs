@@ -1,0 +1,130 @@
+//! One place of a topology: a rank, as the specification counts them.
+//!
+//! It knows axes and sizes. It must not know records or tensors.
+
+use waystation_format::{Code, Coordinate, Error, Result, Topology, rule};
+
+/// A topology and a coordinate along all of its axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    topology: Topology,
+    coordinate: Coordinate,
+}
+
+impl Place {
+    /// A place of a topology; with no axes, the only one.
+    ///
+    /// # Errors
+    /// `bad-argument` unless the coordinate names each axis once, in the topology's order, with an
+    /// index below its size.
+    pub fn new(topology: Topology, coordinate: Coordinate) -> Result<Self> {
+        let axes = topology.0.iter().map(|(axis, _)| axis);
+        if !coordinate.iter().map(|(axis, _)| axis).eq(axes) {
+            let axes: Vec<&str> = topology.0.iter().map(|(axis, _)| axis.as_str()).collect();
+            let found: Vec<&str> = coordinate.iter().map(|(axis, _)| axis.as_str()).collect();
+            let message = format!("expected an index along each of {axes:?}, found {found:?}");
+            return Err(Error::new(Code::BadArgument, message));
+        }
+        topology
+            .check_coordinate(&coordinate, rule::RECORD_COORDINATE)
+            .map_err(|e| Error::new(Code::BadArgument, e.message().to_owned()))?;
+        Ok(Self { topology, coordinate })
+    }
+
+    /// The axes and their sizes.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The index along each of them.
+    #[must_use]
+    pub fn coordinate(&self) -> &Coordinate {
+        &self.coordinate
+    }
+
+    /// The coordinate along those of `axes` that the topology has, in the order given.
+    #[must_use]
+    pub fn along<'a>(&self, axes: impl IntoIterator<Item = &'a str>) -> Coordinate {
+        let index = |axis: &str| self.coordinate.iter().find(|(name, _)| name == axis).cloned();
+        axes.into_iter().filter_map(index).collect()
+    }
+
+    /// This place's number among those along `axes`, the first axis outermost, and how many there are.
+    ///
+    /// # Errors
+    /// `bad-argument` for an axis that the topology does not have, or more places than 64 bits count.
+    pub fn rank<'a>(&self, axes: impl IntoIterator<Item = &'a str>) -> Result<(u64, u64)> {
+        let (mut rank, mut world) = (0_u64, 1_u64);
+        for axis in axes {
+            let size = self.topology.size(axis);
+            let index = self.coordinate.iter().find(|(name, _)| name == axis);
+            let (Some(size), Some((_, index))) = (size, index) else {
+                let message = format!("expected an axis of the topology, found {axis:?}");
+                return Err(Error::new(Code::BadArgument, message));
+            };
+            let next = world.checked_mul(size).zip(
+                // An index is below its size, so what overflows here overflows there too.
+                rank.checked_mul(size).and_then(|rank| rank.checked_add(*index)),
+            );
+            let Some((more, number)) = next else {
+                return Err(Error::new(Code::BadArgument, "expected fewer places than 2^64"));
+            };
+            (world, rank) = (more, number);
+        }
+        Ok((rank, world))
+    }
+
+    /// Why a record or scope with this coordinate, of a checkpoint of topology `saved`, does not fit
+    /// this topology (chapter 19.1); `None` when it fits.
+    #[must_use]
+    pub fn misfit(&self, coordinate: &Coordinate, saved: &Topology) -> Option<String> {
+        coordinate.iter().find_map(|(axis, _)| {
+            let (was, is) = (saved.size(axis), self.topology.size(axis));
+            let was = was.unwrap_or_default();
+            match is {
+                Some(is) if is == was => None,
+                Some(is) => Some(format!("axis {axis:?} had {was} places and has {is}")),
+                None => Some(format!("axis {axis:?} had {was} places and is not there")),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axes(axes: &[(&str, u64)]) -> Vec<(String, u64)> {
+        axes.iter().map(|(axis, n)| ((*axis).to_owned(), *n)).collect()
+    }
+
+    #[test]
+    fn a_place_has_an_index_along_each_axis() {
+        let topology = Topology(axes(&[("dp", 2), ("tp", 3)]));
+        let place = Place::new(topology.clone(), axes(&[("dp", 1), ("tp", 2)])).unwrap();
+        assert_eq!(place.rank(["dp", "tp"]).unwrap(), (5, 6));
+        assert_eq!(place.rank(["tp", "dp"]).unwrap(), (5, 6));
+        assert_eq!(place.rank(["tp"]).unwrap(), (2, 3));
+        assert_eq!(place.rank([]).unwrap(), (0, 1));
+        assert_eq!(place.along(["tp", "pp"]), axes(&[("tp", 2)]));
+        assert!(place.rank(["pp"]).is_err());
+        for bad in [&[("dp", 1)][..], &[("tp", 1), ("dp", 1)], &[("dp", 2), ("tp", 0)]] {
+            let error = Place::new(topology.clone(), axes(bad)).unwrap_err();
+            assert_eq!(error.code(), Code::BadArgument, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_varies_over_an_axis_fits_while_the_axis_keeps_its_size() {
+        let saved = Topology(axes(&[("dp", 2), ("tp", 3)]));
+        let place =
+            Place::new(Topology(axes(&[("dp", 5), ("tp", 3)])), axes(&[("dp", 4), ("tp", 0)]));
+        let place = place.unwrap();
+        assert_eq!(place.misfit(&axes(&[("tp", 1)]), &saved), None);
+        assert_eq!(place.misfit(&Vec::new(), &saved), None);
+        assert!(place.misfit(&axes(&[("dp", 0)]), &saved).is_some());
+        let without = Place::new(Topology::default(), Vec::new()).unwrap();
+        assert!(without.misfit(&axes(&[("tp", 1)]), &saved).is_some());
+    }
+}

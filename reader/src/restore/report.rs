@@ -1,0 +1,102 @@
+//! Grades of what is restored, and whether they are good enough.
+
+use waystation_format::record::RecordKey;
+use waystation_format::records::Uncaptured;
+use waystation_format::{Code, Error, Grade, Result, rule};
+
+use super::{Place, RestoreOptions};
+
+/// The grade of the records of one kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graded {
+    /// Kind and name; the coordinate is that of the first of them in order of key.
+    pub key: RecordKey,
+    /// How good what was restored is.
+    pub grade: Grade,
+    /// Why it is not exact.
+    pub reason: Option<String>,
+}
+
+/// Grades as they come.
+pub(super) struct Report<'o> {
+    place: Option<&'o Place>,
+    options: &'o RestoreOptions,
+    graded: Vec<Graded>,
+    /// The first thing that is not good enough.
+    refused: Option<Error>,
+}
+
+impl<'o> Report<'o> {
+    pub(super) fn new(place: Option<&'o Place>, options: &'o RestoreOptions) -> Self {
+        Self { place, options, graded: Vec::new(), refused: None }
+    }
+
+    /// The grades, unless one of them is worse than was demanded.
+    pub(super) fn finish(self) -> Result<Vec<Graded>> {
+        match self.refused {
+            Some(error) if self.place.is_some() => Err(error),
+            _ => Ok(self.graded),
+        }
+    }
+
+    pub(super) fn exact(&mut self, key: &RecordKey) {
+        self.push(key, Grade::Exact, None);
+    }
+
+    /// What was restored as it was saved for the place: exact, or while no place is asked about,
+    /// exact on some.
+    pub(super) fn as_saved(&mut self, key: &RecordKey) {
+        if self.place.is_some() || key.coordinate.is_empty() {
+            return self.exact(key);
+        }
+        let axes: Vec<&str> = key.coordinate.iter().map(|(axis, _)| axis.as_str()).collect();
+        let reason = format!("it varies over {}", axes.join(", "));
+        self.push(key, Grade::ExactIfAxesUnchanged, Some(reason));
+    }
+
+    pub(super) fn none(&mut self, key: &RecordKey, reason: String) {
+        self.push(key, Grade::None, Some(reason));
+    }
+
+    pub(super) fn uncaptured(&mut self, key: &RecordKey, what: &Uncaptured) {
+        let reason = format!("{} was not captured: {}", what.kind, what.reason);
+        match what.kind.as_str() {
+            "rng" => self.demand(key, Grade::None, &reason, self.options.streams),
+            "cursor" => self.demand(key, Grade::None, &reason, self.options.cursors),
+            _ => {}
+        }
+        self.none(key, reason);
+    }
+
+    /// Grades a stream or cursor, of which `worst` is demanded.
+    pub(super) fn demanded(
+        &mut self,
+        key: &RecordKey,
+        grade: Grade,
+        reason: Option<String>,
+        worst: Grade,
+    ) {
+        self.demand(key, grade, reason.as_deref().unwrap_or_default(), worst);
+        self.push(key, grade, reason);
+    }
+
+    fn demand(&mut self, key: &RecordKey, grade: Grade, reason: &str, worst: Grade) {
+        if grade <= worst || self.options.leave_out.contains(&key.name) {
+            return;
+        }
+        let message = format!(
+            "expected at least the grade {worst} for {} {:?}, found {grade}: {reason}",
+            key.kind, key.name
+        );
+        self.refuse(Error::rule(Code::NotExact, rule::RESTORE_DEMAND, message));
+    }
+
+    /// Keeps the first refusal.
+    pub(super) fn refuse(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
+    }
+
+    fn push(&mut self, key: &RecordKey, grade: Grade, reason: Option<String>) {
+        self.graded.push(Graded { key: key.clone(), grade, reason });
+    }
+}
