@@ -24,8 +24,8 @@ pub(crate) enum RngAction {
 One output a line, in hex of its width. What keys of JAX give depends on how many are asked for.
 
 Examples:
-  waystation rng next --algorithm philox4x32-10/torch-cuda --state-hex 2a000000000000000400000000000000
-  waystation rng next --algorithm threefry2x32-20/jax-split --state-hex 000000002a000000 --count 5 --json")]
+  waystation rng next --algorithm pcg32-xsh-rr --state-hex 069b782a2950cbf86d00000000000000
+  waystation rng next --algorithm threefry2x32-20/jax-split --state-hex 000000002a000000 --count 5")]
 pub(crate) struct RngNext {
     /// An algorithm of the registry.
     #[arg(long, value_name = "ID", value_parser = algorithm)]
@@ -59,8 +59,8 @@ with arrays as tolist() gives them and integers as long as they are.
 Examples:
   python -c 'import random, json; print(json.dumps(random.getstate()))' |
       waystation rng convert --from python --to neutral
-  waystation rng convert --from neutral --to torch-cpu --initial-seed 42 --input s.json --output s.bin
-  waystation rng convert --from jax --impl threefry2x32 --partitionable true --to neutral <<< '[0, 42]'")]
+  waystation rng convert --from neutral --to torch-cpu --initial-seed 42 --input s.json -o s.bin
+  echo '[0, 42]' | waystation rng convert --from jax --impl fry --partitionable true --to neutral")]
 pub(crate) struct RngConvert {
     #[arg(long, value_enum, value_name = "FORM", help = "The form that is read")]
     pub(crate) from: RngForm,
