@@ -129,6 +129,8 @@ fn the_story_is_told_and_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let ran = run(dir.path(), &["tour"]);
     assert_eq!((ran.exit, ran.err.as_str()), (0, ""), "{}", ran.out);
+    // Where lines are broken does not matter.
+    let story = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for told in [
         "1. Train without interruption",
         "2. The same training on 4 processes",
@@ -143,7 +145,7 @@ fn the_story_is_told_and_nothing_is_left() {
         "x killed",
         "Everything is equal, to the last bit.",
     ] {
-        assert!(ran.out.contains(told), "{told:?} in {}", ran.out);
+        assert!(story.contains(told), "{told:?} in {}", ran.out);
     }
     assert!(!ran.out.contains("DIFFER"), "{}", ran.out);
     // Without a terminal it takes 80 columns; names of files stand as they are.

@@ -1,141 +1,170 @@
 //! Where training stands in its data: a cursor over shuffled epochs of windows of the text.
 //!
-//! It knows the order of an epoch and the position in it. It counts samples of completed steps over
-//! all ranks together, so it is the same whatever their number.
+//! It knows the source and its order. The cursor counts samples over all ranks together, so it is
+//! the same whatever their number; each rank takes its share of every batch.
 
 use waystation_format::records::Cursor;
 use waystation_format::records::cursor::{
-    Canary, EpochEnd, Item, Node, Order, Partition, PermutedIndex, SeedRule, ShareRule, Source,
+    EpochEnd, Node, Order, Partition, PermutedIndex, SeedRule, ShareRule, Source,
 };
-use waystation_format::{Code, Digest, Error, Result, rule};
-use waystation_state::rng::Mt19937;
+use waystation_format::{Code, Digest, Error, Result};
+use waystation_state::Budget;
+use waystation_state::cursor::{NoTensors, Rank, Walk};
 
+use crate::reduce::Place;
 use crate::text;
 
 /// Seed of the shuffling; each epoch adds its number.
 const SEED: u64 = 1;
 /// Samples that the cursor foretells.
-const CANARY: usize = 16;
+const CANARY: u64 = 16;
 
 /// A place in the data.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
-    windows: u64,
-    /// Samples of a step: an epoch ends where no more whole step follows.
-    batch: u64,
-    pub(crate) epoch: u64,
-    position: u64,
-    pub(crate) consumed: u64,
-    order: Vec<u64>,
+    walk: Walk,
 }
 
 impl Data {
-    pub(crate) fn new(windows: usize, batch: usize) -> Self {
-        Self::at(windows as u64, batch as u64, 0, 0, 0)
-    }
-
-    fn at(windows: u64, batch: u64, epoch: u64, position: u64, consumed: u64) -> Self {
-        let order = permutation(windows, SEED.wrapping_add(epoch));
-        Self { windows, batch, epoch, position, consumed, order }
-    }
-
-    /// The next `count` samples: where their windows begin.
-    pub(crate) fn next(&self, count: usize) -> Vec<u64> {
-        let mut ahead = self.clone();
-        let mut next = Vec::new();
-        for _ in 0..count {
-            let at = usize::try_from(ahead.position).unwrap_or(usize::MAX);
-            next.extend(ahead.order.get(at));
-            ahead.advance(1);
-        }
-        next
-    }
-
-    pub(crate) fn advance(&mut self, count: u64) {
-        let left_out = self.windows.checked_rem(self.batch).unwrap_or(0);
-        let epoch = self.windows.saturating_sub(left_out);
-        for _ in 0..count {
-            self.position = self.position.saturating_add(1);
-            if self.position >= epoch {
-                self.position = 0;
-                self.epoch = self.epoch.saturating_add(1);
-                self.order = permutation(self.windows, SEED.wrapping_add(self.epoch));
-            }
-        }
-        self.consumed = self.consumed.saturating_add(count);
-    }
-
-    /// As a checkpoint says it.
-    pub(crate) fn cursor(&self) -> Cursor {
-        Cursor {
+    /// The beginning of the first epoch of `windows` samples, in batches of `batch`.
+    ///
+    /// # Errors
+    /// None: the cursor is right.
+    pub(crate) fn new(windows: usize, batch: usize) -> Result<Self> {
+        let (windows, batch) = (windows as u64, batch as u64);
+        let order = Order::TorchRandpermCpu { seed: SEED, seed_rule: SeedRule::SeedPlusEpoch };
+        let source = Source { name: None, records: windows, sha256: Digest::of(&text::raw()) };
+        Self::at(&Cursor {
             augment: None,
-            consumed: Some(self.consumed),
-            next: Some(self.canary()),
+            consumed: Some(0),
+            next: None,
             partition: Some(Partition {
                 axes: vec!["dp".to_owned()],
-                batch: self.batch,
+                batch,
                 rule: ShareRule::Contiguous,
             }),
             root: Node::PermutedIndex(PermutedIndex {
-                epoch: self.epoch,
-                epoch_end: EpochEnd::DropLast { unit: self.batch },
-                n: self.windows,
-                order: Order::TorchRandpermCpu { seed: SEED, seed_rule: SeedRule::SeedPlusEpoch },
-                position: self.position,
-                source: Source {
-                    name: None,
-                    records: self.windows,
-                    sha256: Digest::of(&text::raw()),
-                },
+                epoch: 0,
+                epoch_end: EpochEnd::DropLast { unit: batch },
+                n: windows,
+                order,
+                position: 0,
+                source,
             }),
-        }
+        })
     }
 
-    /// The place that a checkpoint says.
+    /// The place that a cursor says; its canary was compared by whoever restored it.
     ///
     /// # Errors
-    /// `source-changed` when it is one in other data; `canary-mismatch` when the next samples are
-    /// not those that it foretells.
-    pub(crate) fn restore(&mut self, cursor: &Cursor) -> Result<()> {
-        let Node::PermutedIndex(node) = &cursor.root else {
-            return Err(Error::new(Code::NotExact, "expected a cursor of this trainer"));
-        };
-        let consumed = cursor.consumed.unwrap_or(0);
-        let there = Self::at(self.windows, self.batch, node.epoch, node.position, consumed);
-        let ours = there.cursor();
-        let Node::PermutedIndex(own) = &ours.root else {
-            return Err(Error::new(Code::NotExact, "expected a cursor of this trainer"));
-        };
-        if node.source != own.source {
-            let message = "expected the text that was trained on";
-            return Err(Error::rule(Code::SourceChanged, rule::CURSOR_SOURCE, message));
-        }
-        if ours != *cursor {
-            let message = "expected the samples that come next to be those that were recorded";
-            return Err(Error::rule(Code::CanaryMismatch, rule::CURSOR_CANARY, message));
-        }
-        *self = there;
-        Ok(())
+    /// `not-exact` for a cursor of another form.
+    pub(crate) fn at(cursor: &Cursor) -> Result<Self> {
+        Ok(Self { walk: Walk::new(cursor, &NoTensors, Budget::unlimited())? })
     }
 
-    fn canary(&self) -> Canary {
-        let next = self.next(CANARY);
-        let bytes: Vec<u8> = next.iter().flat_map(|at| at.to_le_bytes()).collect();
-        Canary {
-            count: next.len() as u64,
-            first: next.iter().take(4).map(|&at| Item::leaf(at)).collect(),
-            sha256: Digest::of(&bytes),
-        }
+    /// As a checkpoint says it: with the samples that come next, so that whoever restores it can
+    /// compare them.
+    ///
+    /// # Errors
+    /// None for this source.
+    pub(crate) fn cursor(&self) -> Result<Cursor> {
+        self.walk.cursor(CANARY)
+    }
+
+    /// Completed epochs, and samples over all of them.
+    ///
+    /// # Errors
+    /// None for this source.
+    pub(crate) fn progress(&self) -> Result<(u64, u64)> {
+        let cursor = self.walk.cursor(0)?;
+        Ok((leaf(&cursor)?.epoch, cursor.consumed.unwrap_or(0)))
+    }
+
+    /// What the samples are taken from: their number, and a digest of all of them.
+    ///
+    /// # Errors
+    /// None for this source.
+    pub(crate) fn source(&self) -> Result<(u64, Digest)> {
+        let cursor = self.walk.cursor(0)?;
+        let source = &leaf(&cursor)?.source;
+        Ok((source.records, source.sha256))
+    }
+
+    /// The next `count` samples of all ranks, of which the rank of `place` takes its share: where
+    /// their windows begin.
+    ///
+    /// # Errors
+    /// `not-exact` when the ranks cannot share so many alike.
+    pub(crate) fn share(&mut self, count: usize, place: Place) -> Result<Vec<u64>> {
+        let batch = self.walk.batch(count as u64)?;
+        let rank = Rank { rank: place.rank as u64, world: place.ranks as u64 };
+        let share = batch.share(ShareRule::Contiguous, rank)?;
+        Ok(share.iter().filter_map(|item| item.integers().first().copied()).collect())
+    }
+
+    /// The next sample of all.
+    ///
+    /// # Errors
+    /// None for this source.
+    pub(crate) fn peek(&self) -> Result<u64> {
+        let mut ahead = self.clone();
+        Ok(ahead.share(1, Place { rank: 0, ranks: 1 })?.first().copied().unwrap_or_default())
+    }
+
+    /// Steps over samples.
+    ///
+    /// # Errors
+    /// None for this source.
+    pub(crate) fn skip(&mut self, count: u64) -> Result<()> {
+        self.walk.skip_items(count).map(drop)
     }
 }
 
-fn permutation(n: u64, seed: u64) -> Vec<u64> {
-    let mut order: Vec<u64> = (0..n).collect();
-    let mut stream = Mt19937::init_genrand(u32::try_from(seed).unwrap_or(0));
-    for at in 0..order.len().saturating_sub(1) {
-        let left = order.len().saturating_sub(at);
-        let draw = usize::try_from(stream.next_u32()).unwrap_or(0);
-        order.swap(at, at.saturating_add(draw.checked_rem(left).unwrap_or(0)));
+fn leaf(cursor: &Cursor) -> Result<&PermutedIndex> {
+    match &cursor.root {
+        Node::PermutedIndex(leaf) => Ok(leaf),
+        _ => Err(Error::new(Code::NotExact, "expected a cursor of this trainer, found another")),
     }
-    order
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn any_number_of_ranks_takes_the_same_samples_across_epochs() {
+        let alone = Place { rank: 0, ranks: 1 };
+        let mut one = Data::new(100, 12).unwrap();
+        let all: Vec<u64> = (0..20).flat_map(|_| one.share(12, alone).unwrap()).collect();
+        for ranks in [2, 3, 4, 6] {
+            let mut each: Vec<Data> = (0..ranks).map(|_| Data::new(100, 12).unwrap()).collect();
+            let mut found = Vec::new();
+            for _ in 0..20 {
+                for (rank, data) in each.iter_mut().enumerate() {
+                    found.extend(data.share(12, Place { rank, ranks }).unwrap());
+                }
+            }
+            assert_eq!(found, all, "{ranks} ranks");
+        }
+        // No sample twice in an epoch of 96, and another order in the next.
+        let epochs: Vec<&[u64]> = all.chunks_exact(96).collect();
+        for epoch in &epochs {
+            assert_eq!(epoch.iter().collect::<BTreeSet<_>>().len(), 96);
+        }
+        assert_ne!(epochs[0], epochs[1]);
+        assert_eq!(one.progress().unwrap(), (2, 240));
+    }
+
+    #[test]
+    fn a_place_that_is_written_and_read_goes_on() {
+        let alone = Place { rank: 0, ranks: 1 };
+        let mut data = Data::new(100, 12).unwrap();
+        data.skip(90).unwrap();
+        let mut again = Data::at(&data.cursor().unwrap()).unwrap();
+        assert_eq!(again.cursor().unwrap(), data.cursor().unwrap());
+        assert_eq!(again.peek().unwrap(), data.peek().unwrap());
+        assert_eq!(again.share(12, alone).unwrap(), data.share(12, alone).unwrap());
+    }
 }

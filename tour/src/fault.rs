@@ -3,6 +3,7 @@
 //! A comparison that was never seen to fail proves nothing.
 
 use serde::{Deserialize, Serialize};
+use waystation_format::Result;
 
 use crate::trainer::Trainer;
 
@@ -33,7 +34,10 @@ impl Fault {
     }
 
     /// Does it.
-    pub(crate) fn apply(self, trainer: &mut Trainer) {
+    ///
+    /// # Errors
+    /// None for this trainer.
+    pub(crate) fn apply(self, trainer: &mut Trainer) -> Result<()> {
         match self {
             Self::MomentBit => {
                 // The last number of all is the bias of a character's guess: every sample moves it.
@@ -44,9 +48,10 @@ impl Fault {
                 }
             }
             Self::DroppedDraw => drop(trainer.dropout.draw(1)),
-            Self::CursorMoved => trainer.data.advance(1),
+            Self::CursorMoved => trainer.data.skip(1)?,
             Self::RankApart if trainer.place.rank == 1 => drop(trainer.dropout.draw(1)),
             Self::RankApart => {}
         }
+        Ok(())
     }
 }

@@ -49,7 +49,7 @@ pub(crate) enum Event {
     /// It has restored its share of a checkpoint: numbers that it read, and what comes next.
     Resumed { rank: usize, numbers: usize, dropout: String, sample: u64 },
     /// A step is done. By rank 0.
-    Step { step: u64, epoch: u64, loss: u32 },
+    Step { step: u64, loss: u32 },
     /// A checkpoint is committed. By rank 0.
     Saved { step: u64, name: String, digest: String },
     /// It waits in the middle of a save.

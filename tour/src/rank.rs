@@ -53,21 +53,20 @@ fn train<R: Read, W: Write>(orders: &Orders, wire: &mut Wire<R, W>) -> Result<()
         Some((name, expected)) => {
             let (mut trainer, numbers) = resume(&run, name, digest(expected)?, place)?;
             let dropout = trainer.dropout.canary()?.into_iter().next().unwrap_or_default();
-            let sample = trainer.data.next(1).first().copied().unwrap_or_default();
+            let sample = trainer.data.peek()?;
             wire.tell(&Event::Resumed { rank, numbers, dropout, sample })?;
             if let Some(fault) = orders.fault {
-                fault.apply(&mut trainer);
+                fault.apply(&mut trainer)?;
             }
             trainer
         }
     };
     let mut saver = Saver::new(run, orders.plan.session()?);
     while trainer.step < orders.until {
-        let epoch = trainer.data.epoch;
         let loss = trainer.step(wire)?.to_bits();
         let step = trainer.step;
         if rank == 0 {
-            wire.tell(&Event::Step { step, epoch, loss })?;
+            wire.tell(&Event::Step { step, loss })?;
         }
         if !step.is_multiple_of(orders.save_every) && step < orders.until {
             continue;

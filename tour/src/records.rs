@@ -3,16 +3,18 @@
 //! It knows these records, written and read back. All ranks write the same ones: where two differ
 //! the commit refuses, so ranks that have drifted apart are found at the next save.
 
-use waystation_format::record::{Record, RecordKey};
+use waystation_format::record::Record;
 use waystation_format::records::optimizer::{Group, Optimizer, Param, StepParams, Steps};
 use waystation_format::records::rng::{OnReshape, Origin, State};
 use waystation_format::records::schedule::{Schedule, Unit};
 use waystation_format::records::{Progress, Stream, Typed};
 use waystation_format::value_tree::{MapKey, Tree};
-use waystation_format::{Code, Error, Result, ScheduleAlgorithm, rule};
+use waystation_format::{Code, Error, Grade, Result, ScheduleAlgorithm, Topology};
 use waystation_reader::Checkpoint;
-use waystation_state::schedule::agrees_f64;
+use waystation_reader::restore::{self, RestoreOptions, Restored};
 
+use crate::data::Data;
+use crate::reduce::Place;
 use crate::stream;
 use crate::trainer::{ADAM, BATCH, SCHEDULE, SEED_OF_DROPOUT, Trainer};
 
@@ -31,24 +33,25 @@ pub(crate) fn records(trainer: &Trainer) -> Result<Vec<Record>> {
     // Nothing varies over the ranks, so no record has a coordinate.
     let record = |name, typed| Record::of(name, Vec::new(), &typed);
     Ok(vec![
-        record(MAIN, Typed::Progress(progress(trainer)))?,
+        record(MAIN, Typed::Progress(progress(trainer)?))?,
         record(MAIN, Typed::Optimizer(optimizer(trainer)))?,
         record(MAIN, Typed::Schedule(schedule(trainer)))?,
         record(DROPOUT, Typed::Rng(Box::new(dropout(trainer)?)))?,
-        record(TRAIN, Typed::Cursor(Box::new(trainer.data.cursor())))?,
+        record(TRAIN, Typed::Cursor(Box::new(trainer.data.cursor()?)))?,
     ])
 }
 
-fn progress(trainer: &Trainer) -> Progress {
-    Progress {
+fn progress(trainer: &Trainer) -> Result<Progress> {
+    let (epoch, samples) = trainer.data.progress()?;
+    Ok(Progress {
         batch: Some(BATCH as u64),
-        epoch: Some(trainer.data.epoch),
+        epoch: Some(epoch),
         iteration: Some(trainer.step),
         optimizer_step: trainer.step,
-        samples: Some(trainer.data.consumed),
+        samples: Some(samples),
         skipped: Some(0),
         tokens: None,
-    }
+    })
 }
 
 fn optimizer(trainer: &Trainer) -> Optimizer {
@@ -119,71 +122,53 @@ fn dropout(trainer: &Trainer) -> Result<Stream> {
     })
 }
 
-/// Puts back what the records say, but for the stream: the step, the cursor. Optimizer and schedule
-/// are fixed in this program, so theirs are compared.
+/// What the records of a checkpoint say for one rank: all of it exact, and every canary compared.
 ///
 /// # Errors
-/// `dangling` for a record that is missing; `state-disagree` and `canary-mismatch` for records that
-/// say different things; `not-exact` for settings of another training; `source-changed` when the
-/// text is another.
-pub(crate) fn restore(checkpoint: &Checkpoint, trainer: &mut Trainer) -> Result<()> {
-    let Typed::Progress(progress) = find(checkpoint, "progress", MAIN)? else {
-        return Err(missing("progress", MAIN));
-    };
-    if progress.optimizer_step != checkpoint.step() {
-        let message =
-            format!("expected step {}, found {}", checkpoint.step(), progress.optimizer_step);
-        return Err(Error::rule(Code::StateDisagree, rule::PROGRESS_STEP, message));
+/// Those of [`Checkpoint::restore`]: `canary-mismatch` when stream or cursor would not go on as
+/// recorded, `source-changed` when the text is another; `not-exact` for anything that is not.
+pub(crate) fn read(checkpoint: &Checkpoint, trainer: &Trainer) -> Result<Restored> {
+    let Place { rank, ranks } = trainer.place;
+    let topology = Topology(vec![("dp".to_owned(), ranks as u64)]);
+    let place = restore::Place::new(topology, vec![("dp".to_owned(), rank as u64)])?;
+    let (records, sha256) = trainer.data.source()?;
+    let options = RestoreOptions::default().with_source(TRAIN, records, sha256);
+    let restored = checkpoint.restore(&place, &options)?;
+    match restored.report.iter().find(|graded| graded.grade != Grade::Exact) {
+        Some(graded) => {
+            let message = format!("expected all records exact, found {}", graded.grade);
+            Err(Error::new(Code::NotExact, message).in_record(graded.key.key()))
+        }
+        None => Ok(restored),
     }
+}
+
+/// Puts the records back, after the tensors: first what counts, then the cursor, and the random
+/// stream last of all, since anything else might have drawn from it.
+///
+/// # Errors
+/// `dangling` for a record that is missing; `not-exact` for those of another training.
+pub(crate) fn put_back(restored: &Restored, trainer: &mut Trainer) -> Result<()> {
+    let progress = restored.progress.as_ref().ok_or_else(|| missing("progress", MAIN))?;
     trainer.step = progress.optimizer_step;
 
-    let Typed::Schedule(recorded) = find(checkpoint, "schedule", MAIN)? else {
-        return Err(missing("schedule", MAIN));
-    };
-    let rate = trainer.rate();
-    for value in &recorded.last_value {
-        // A cosine may differ in its last place, a position by one step is beyond that.
-        if !matches!(value, Tree::F64(bits) if agrees_f64(f64::from_bits(*bits), rate)) {
-            let message = format!("expected the learning rate {rate}, found {value:?}");
-            return Err(Error::rule(Code::CanaryMismatch, rule::SCHEDULE_CANARY, message));
-        }
-    }
-    let Typed::Optimizer(found) = find(checkpoint, "optimizer", MAIN)? else {
-        return Err(missing("optimizer", MAIN));
-    };
-    if recorded != schedule(trainer) || found != optimizer(trainer) {
+    // Both are fixed in this program, and follow from the step.
+    let found = restored.optimizers.get(MAIN).ok_or_else(|| missing("optimizer", MAIN))?;
+    let driven = restored.schedules.get(MAIN).ok_or_else(|| missing("schedule", MAIN))?;
+    if *found != optimizer(trainer) || *driven != schedule(trainer) {
         let message = "expected the optimizer and schedule of this program, found others";
         return Err(Error::new(Code::NotExact, message));
     }
 
-    let Typed::Cursor(cursor) = find(checkpoint, "cursor", TRAIN)? else {
-        return Err(missing("cursor", TRAIN));
-    };
-    trainer.data.restore(&cursor)
-}
+    let cursor = restored.cursors.iter().find(|cursor| cursor.name == TRAIN);
+    let cursor = cursor.and_then(|cursor| cursor.cursor.as_ref());
+    trainer.data = Data::at(cursor.ok_or_else(|| missing("cursor", TRAIN))?)?;
 
-/// Puts back the random stream, the last thing of all: nothing may draw from it any more before
-/// the next step does.
-///
-/// # Errors
-/// `dangling`; `bad-rng-state`; `canary-mismatch` when the stream would not go on as recorded.
-pub(crate) fn restore_dropout(checkpoint: &Checkpoint, trainer: &mut Trainer) -> Result<()> {
-    let Typed::Rng(recorded) = find(checkpoint, "rng", DROPOUT)? else {
-        return Err(missing("rng", DROPOUT));
-    };
-    let State::Inline(state) = &recorded.state else {
-        return Err(Error::new(Code::NotExact, "expected a state in the record, found a tensor"));
-    };
-    if recorded.algorithm != trainer.dropout.algorithm() || !recorded.caches.is_empty() {
-        return Err(Error::new(Code::NotExact, "expected a stream of this program, found another"));
-    }
-    trainer.dropout = stream::Stream::restore(state, &recorded.next_raw)?;
+    let stream = restored.streams.iter().find(|stream| stream.name == DROPOUT);
+    let stream = stream.and_then(|stream| stream.state.as_ref());
+    let stream = stream.ok_or_else(|| missing("rng", DROPOUT))?;
+    trainer.dropout = stream::Stream::at(stream)?;
     Ok(())
-}
-
-fn find(checkpoint: &Checkpoint, kind: &str, name: &str) -> Result<Typed> {
-    let key = RecordKey { kind: kind.to_owned(), name: name.to_owned(), coordinate: Vec::new() };
-    checkpoint.record(&key)?.ok_or_else(|| missing(kind, name))?.typed()
 }
 
 fn missing(kind: &str, name: &str) -> Error {

@@ -1,7 +1,7 @@
 //! Going on from a checkpoint, on any number of ranks.
 //!
 //! This is what a trainer does with `waystation-reader`. It knows what a rank needs and in which
-//! order to put it back; random streams come last, because everything else may draw from them.
+//! order to put it back.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::trainer::Trainer;
 /// those that any rank wrote.
 ///
 /// # Errors
-/// Those of `waystation-reader` and of [`records::restore`]; `digest-mismatch` when it is not the
+/// Those of `waystation-reader`, [`records::read`] and [`records::put_back`]; `digest-mismatch` when it is not the
 /// checkpoint that was decided on.
 pub(crate) fn resume(
     run: &Arc<dyn Store>,
@@ -35,9 +35,10 @@ pub(crate) fn resume(
         return Err(Error::new(Code::DigestMismatch, message).in_file(name));
     }
     let mut trainer = Trainer::new(place)?;
+    // Refuses before anything is changed.
+    let restored = records::read(&checkpoint, &trainer)?;
     let numbers = tensors(&checkpoint, &mut trainer)?;
-    records::restore(&checkpoint, &mut trainer)?;
-    records::restore_dropout(&checkpoint, &mut trainer)?;
+    records::put_back(&restored, &mut trainer)?;
     Ok((trainer, numbers))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It knows one engine, what is drawn from it in a step, and its state. It must not know samples.
 
-use waystation_format::{Result, RngAlgorithm};
-use waystation_state::rng::{Engine, canary, check_canary};
+use waystation_format::{Code, Error, Result, RngAlgorithm};
+use waystation_state::rng::{Engine, StreamState, canary};
 
 /// Outputs of 64 bits.
 const ALGORITHM: RngAlgorithm = RngAlgorithm::Xoshiro256PlusPlus;
@@ -63,32 +63,42 @@ impl Stream {
         canary(ALGORITHM, &self.state()?, CANARY)
     }
 
-    /// The stream at a saved state, once it was seen to give the outputs `next`.
+    /// The stream at a state whose canary was compared by whoever restored it.
     ///
     /// # Errors
-    /// `bad-rng-state`; `canary-mismatch`.
-    pub(crate) fn restore(state: &[u8], next: &[String]) -> Result<Self> {
-        check_canary(ALGORITHM, state, next)?;
-        Ok(Self { engine: Engine::decode(ALGORITHM, state)? })
+    /// `not-exact` for a stream of another form, `bad-rng-state`.
+    pub(crate) fn at(saved: &StreamState) -> Result<Self> {
+        if saved.algorithm != ALGORITHM || !saved.caches.is_empty() {
+            let message = format!("expected a stream of {ALGORITHM} without caches");
+            return Err(Error::new(Code::NotExact, message));
+        }
+        Ok(Self { engine: saved.engine()? })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use waystation_format::Code;
-
     use super::*;
 
     #[test]
-    fn a_restored_stream_goes_on_and_another_is_refused() {
+    fn a_stream_goes_on_from_its_state_and_foretells_it() {
         let mut stream = Stream::seeded(11).unwrap();
         stream.mask(1000);
-        let (state, canary) = (stream.state().unwrap(), stream.canary().unwrap());
-        let mut again = Stream::restore(&state, &canary).unwrap();
-        assert_eq!(again.draw(100), stream.draw(100));
-        let later = stream.state().unwrap();
-        assert_eq!(Stream::restore(&later, &canary).unwrap_err().code(), Code::CanaryMismatch);
-        assert_eq!(Stream::restore(&later[1..], &canary).unwrap_err().code(), Code::BadRngState);
+        let saved = StreamState::new(ALGORITHM, stream.state().unwrap()).unwrap();
+        let canary = stream.canary().unwrap();
+        let mut again = Stream::at(&saved).unwrap();
+        let drawn = again.draw(100);
+        assert_eq!(drawn, stream.draw(100));
+        let spelt: Vec<String> = drawn[..4].iter().map(|out| format!("{out:016x}")).collect();
+        assert_eq!(spelt, canary);
+    }
+
+    #[test]
+    fn a_stream_of_another_engine_is_refused() {
+        let other = RngAlgorithm::ChaCha8;
+        let state = Engine::seeded(other, 11).unwrap().encode().unwrap();
+        let saved = StreamState::new(other, state).unwrap();
+        assert_eq!(Stream::at(&saved).unwrap_err().code(), Code::NotExact);
     }
 
     #[test]

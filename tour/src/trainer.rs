@@ -66,7 +66,7 @@ impl Trainer {
             values.extend(stream.spread(param.flat.len()).iter().map(|number| number * spread));
         }
         let owned = model.params.owned(place.rank, place.ranks);
-        let data = Data::new(text.windows(), BATCH);
+        let data = Data::new(text.windows(), BATCH)?;
         let mut decays = Vec::with_capacity(model.params.len());
         for param in &model.params.0 {
             decays.extend(param.flat.clone().map(|_| param.decays));
@@ -103,23 +103,20 @@ impl Trainer {
         let values = self.values.get_mut(owned(rank)).ok_or_else(no_sample)?;
         ADAM.update(next, rate, values, &reduced.gradient, &mut self.moments, &self.decays);
         gather(self.place, &mut self.values, &owned, peers)?;
-        self.data.advance(BATCH as u64);
         self.step = next;
         Ok(reduced.loss)
     }
 
     /// Losses and gradients of this rank's share of the next batch.
     fn samples(&mut self) -> Result<Samples> {
-        let batch = self.data.next(BATCH);
+        let mine = self.data.share(BATCH, self.place)?;
         // Every rank draws the masks of all samples: so the stream is at one place on all of them,
         // and a sample's mask does not depend on who computes it.
         let masks = self.dropout.mask(BATCH.saturating_mul(HIDDEN));
         let share = share(BATCH, self.place.rank, self.place.ranks);
         let mut samples = Samples { losses: Vec::new(), gradients: Vec::new() };
         let mut scratch = self.model.scratch();
-        for (&at, mask) in
-            batch.iter().zip(masks.chunks(HIDDEN)).skip(share.start).take(share.len())
-        {
+        for (&at, mask) in mine.iter().zip(masks.chunks(HIDDEN).skip(share.start)) {
             let window = self.text.window(at).ok_or_else(no_sample)?;
             let mut gradient = vec![0.0; self.values.len()];
             let loss =
