@@ -96,6 +96,14 @@ fn integers_of_128_bits_survive() {
     let program = Program::new();
     assert_eq!(convert(&program, "--from numpy --to neutral", PCG), PCG_NEUTRAL);
     assert_eq!(convert(&program, "--from neutral --to numpy", PCG_NEUTRAL), PCG);
+    // Tools whose JSON would lose them write strings.
+    let spelled = PCG.replace(
+        "254813222761670966299253642180735182698",
+        "\"254813222761670966299253642180735182698\"",
+    );
+    assert_eq!(convert(&program, "--from numpy --to neutral", &spelled), PCG_NEUTRAL);
+    let padded = spelled.replace("\"2548", "\"02548");
+    assert_eq!(try_convert(&program, "--from numpy --to neutral", &padded).exit, 1);
     let object = convert(&program, "--from neutral --to numpy --json", PCG_NEUTRAL);
     assert_eq!(object, format!("{{\"form\":\"numpy\",\"value\":{PCG}}}"));
     let neutral = convert(&program, "--from numpy --to neutral --json", PCG);

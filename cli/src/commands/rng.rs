@@ -264,20 +264,19 @@ fn neutral_text(stream: &StreamState) -> String {
     object.to_string()
 }
 
-/// A word of 64 bits, bare or as records spell large ones.
+/// A word of 64 bits: bare, as records spell large ones, or as a string of decimal digits.
 fn one_word(tree: &Tree) -> Result<u64> {
-    let expected = || bad("expected an integer from 0 to 2^64 - 1");
-    match tree {
-        Tree::Int(value) => u64::try_from(*value).map_err(|_| expected()),
-        Tree::BigInt(digits) => digits.parse().map_err(|_| expected()),
+    let digits = |text: &str| text.parse().ok().filter(|word: &u64| word.to_string() == text);
+    let word = match tree {
+        Tree::Int(value) => u64::try_from(*value).ok(),
+        Tree::BigInt(text) | Tree::Str(text) => digits(text),
         Tree::Map(members) => match members.as_slice() {
-            [(MapKey::Str(name), Tree::Str(digits))] if name == "int" => {
-                digits.parse().map_err(|_| expected())
-            }
-            _ => Err(expected()),
+            [(MapKey::Str(name), Tree::Str(text))] if name == "int" => digits(text),
+            _ => None,
         },
-        _ => Err(expected()),
-    }
+        _ => None,
+    };
+    word.ok_or_else(|| bad("expected an integer from 0 to 2^64 - 1"))
 }
 
 fn words(tree: &Tree) -> Result<Vec<u64>> {

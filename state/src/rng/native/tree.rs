@@ -43,11 +43,15 @@ impl<'t> Members<'t> {
     }
 }
 
-/// An integer from 0 to `most`.
+/// An integer from 0 to `most`, also as a string of decimal digits: so it comes from tools whose
+/// JSON would lose it.
 pub(super) fn uint(tree: &Tree, what: &str, most: u128) -> Result<u128> {
     let value = match tree {
         Tree::Int(value) => u128::try_from(*value).ok(),
         Tree::BigInt(digits) => digits.parse().ok(),
+        Tree::Str(digits) => {
+            digits.parse().ok().filter(|value: &u128| value.to_string() == *digits)
+        }
         _ => None,
     };
     value
