@@ -210,14 +210,19 @@ impl Checkpoint {
             None => first.coordinate.clone(),
             Some(place) => match place.misfit(&first.coordinate, topology) {
                 Some(reason) => return Err(reason),
-                None => place.along(first.coordinate.iter().map(|(axis, _)| axis.as_str())),
+                None => place.along(&first.coordinate),
             },
         };
         group
             .iter()
-            .find(|record| record.key.coordinate == coordinate)
+            .find(|record| same_place(&record.key.coordinate, &coordinate))
             .ok_or_else(|| format!("there is no record for {coordinate:?}"))
     }
+}
+
+/// Whether two coordinates name one place; topologies may list their axes in any order.
+fn same_place(a: &Coordinate, b: &Coordinate) -> bool {
+    a.len() == b.len() && a.iter().all(|index| b.contains(index))
 }
 
 /// Names the record in an error about its value.

@@ -71,4 +71,4 @@ pub const CURSOR_DEPTH: u64 = 8;
 /// Length of a list of ordinals, shard counts or lanes in a record; longer ones of ordinals and counts are tensors. Unit: integers.
 pub const INLINE_ORDINALS: u64 = 65_536;
 /// A validator may leave out a canary whose computation takes more steps than this: an order that must be drawn from its beginning takes one a record. Unit: steps.
-pub const CANARY_STEPS: u64 = 268_435_456;
+pub const CANARY_STEPS: u64 = 67_108_864;

@@ -389,6 +389,8 @@ pub const SCHEDULE_FORM: &str = "schedule.form";
 pub const SCHEDULE_CANARY: &str = "schedule.canary";
 /// A record of kind `scaler` MUST have this form. (Both)
 pub const SCALER_FORM: &str = "scaler.form";
+/// A writer MUST refuse what it cannot write without loss, with the place in the state; it MUST NOT write `true` as 1 or "true". (Writer)
+pub const VALUE_KEYS: &str = "value.keys";
 /// A reader MUST NOT look up, import or run anything by the name of a type, beyond a fixed list of its own. (Reader)
 pub const VALUE_NO_CODE: &str = "value.no-code";
 /// A record of kind `uncaptured` MUST have this form. (Both)
@@ -413,7 +415,7 @@ pub const RNG_UNKNOWN: &str = "rng.unknown";
 pub const RNG_DIFFERENT: &str = "rng.different";
 /// A loader MUST restore the caches with the engine, and empty those that are not listed. (Reader)
 pub const RNG_CACHES: &str = "rng.caches";
-/// A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to the axes that the new topology has of those the record varies over; nothing stands between them. (Reader)
+/// A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to those axes of the new topology, in its order, that the record varies over; nothing stands between them. (Reader)
 pub const RNG_FORK: &str = "rng.fork";
 /// A writer that saves a stream which was forked MUST write `fork`: the `step` and the digest of the manifest of the checkpoint that it was forked from, and the new coordinate. (Reader, Writer)
 pub const RNG_LINEAGE: &str = "rng.lineage";
@@ -427,9 +429,9 @@ pub const CURSOR_LANES: &str = "cursor.lanes";
 pub const CURSOR_LANE_RECORD: &str = "cursor.lane-record";
 /// A caller offers a fingerprint for a cursor. (Reader)
 pub const CURSOR_OPAQUE: &str = "cursor.opaque";
-/// `replay` MUST be at most `window` (at depth O) and at most m, and less than m unless m is `window` or the child has ended. (Reader)
+/// `replay` MUST be at most m; already at depth O it MUST be at most `window`. (Reader)
 pub const CURSOR_REPLAY: &str = "cursor.replay";
-/// `count` of a piece MUST be at least 1, and less than `length` for `concat-then-split`. (Both)
+/// `count` of a piece MUST be at least 1. (Both)
 pub const CURSOR_LEFTOVER: &str = "cursor.leftover";
 /// A computed cursor MUST have `next`. (Both)
 pub const CURSOR_CANARY_THERE: &str = "cursor.canary-there";
@@ -1852,7 +1854,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::StateDisagree],
         chapter: "16-training-state.md",
-        text: "Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. Groups of one name MUST have equal `hyper`, a pair that stands in several records MUST stand in groups of one name, and have one `step` and `stored_as` in all of them.",
+        text: "Records of kind `optimizer` with one name MUST have equal `algorithm` and `masters`. Groups of one name MUST have equal `hyper`, order included; a pair that stands in several records MUST stand in groups of one name, and have one `step` and `stored_as` in all that give it one (`all` gives one to each pair of its own record).",
     },
     RuleInfo {
         id: OPTIMIZER_PARAMS,
@@ -1917,6 +1919,14 @@ pub const RULES: &[RuleInfo] = &[
         codes: &[Code::BadMember],
         chapter: "16-training-state.md",
         text: "A record of kind `scaler` MUST have this form.",
+    },
+    RuleInfo {
+        id: VALUE_KEYS,
+        actor: "Writer",
+        depth: "",
+        codes: &[],
+        chapter: "16-training-state.md",
+        text: "A writer MUST refuse what it cannot write without loss, with the place in the state; it MUST NOT write `true` as 1 or \"true\".",
     },
     RuleInfo {
         id: VALUE_NO_CODE,
@@ -2020,7 +2030,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[],
         chapter: "17-random-streams.md",
-        text: "A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to the axes that the new topology has of those the record varies over; nothing stands between them.",
+        text: "A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to those axes of the new topology, in its order, that the record varies over; nothing stands between them.",
     },
     RuleInfo {
         id: RNG_LINEAGE,
@@ -2076,7 +2086,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "`replay` MUST be at most `window` (at depth O) and at most m, and less than m unless m is `window` or the child has ended.",
+        text: "`replay` MUST be at most m; already at depth O it MUST be at most `window`.",
     },
     RuleInfo {
         id: CURSOR_LEFTOVER,
@@ -2084,7 +2094,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "`count` of a piece MUST be at least 1, and less than `length` for `concat-then-split`.",
+        text: "`count` of a piece MUST be at least 1. It may exceed `length`: a record may be longer than a sequence.",
     },
     RuleInfo {
         id: CURSOR_CANARY_THERE,
@@ -2108,7 +2118,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[],
         chapter: "18-data-cursors.md",
-        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so.",
+        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window.",
     },
     RuleInfo {
         id: ORDER_FORM,
@@ -2116,7 +2126,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember, Code::Limit],
         chapter: "18-data-cursors.md",
-        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table ; another one `algorithm`, `n`, and any others. In a window-shuffle `n` does not stand. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
+        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table ; another one `algorithm`, `n`, and any others. In a window-shuffle `n` does not stand. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`, whose `rounds` MUST be even and from 4 to 1024. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
     },
     RuleInfo {
         id: ORDER_DOMAIN,
@@ -2124,7 +2134,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. Of a `sharded-lanes` whose `shards` are a list, n MUST be their number. n MUST be at most 2^32 for `grain.index_shuffle`, and `rounds` even, from 4 to 1024. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
+        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. Of a `sharded-lanes` whose `shards` are a list, n MUST be their number. n MUST be at most 2^32 for `grain.index_shuffle`. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
     },
     RuleInfo {
         id: ORDER_TENSOR,

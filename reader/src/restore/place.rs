@@ -43,11 +43,11 @@ impl Place {
         &self.coordinate
     }
 
-    /// The coordinate along those of `axes` that the topology has, in the order given.
+    /// The coordinate along those axes of the topology, in its order, that `coordinate` names.
     #[must_use]
-    pub fn along<'a>(&self, axes: impl IntoIterator<Item = &'a str>) -> Coordinate {
-        let index = |axis: &str| self.coordinate.iter().find(|(name, _)| name == axis).cloned();
-        axes.into_iter().filter_map(index).collect()
+    pub fn along(&self, coordinate: &Coordinate) -> Coordinate {
+        let named = |axis: &str| coordinate.iter().any(|(name, _)| name == axis);
+        self.coordinate.iter().filter(|(axis, _)| named(axis)).cloned().collect()
     }
 
     /// This place's number among those along `axes`, the first axis outermost, and how many there are.
@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(place.rank(["tp", "dp"]).unwrap(), (5, 6));
         assert_eq!(place.rank(["tp"]).unwrap(), (2, 3));
         assert_eq!(place.rank([]).unwrap(), (0, 1));
-        assert_eq!(place.along(["tp", "pp"]), axes(&[("tp", 2)]));
+        assert_eq!(place.along(&axes(&[("tp", 0), ("pp", 0)])), axes(&[("tp", 2)]));
+        assert_eq!(place.along(&axes(&[("tp", 0), ("dp", 0)])), *place.coordinate());
         assert!(place.rank(["pp"]).is_err());
         for bad in [&[("dp", 1)][..], &[("tp", 1), ("dp", 1)], &[("dp", 2), ("tp", 0)]] {
             let error = Place::new(topology.clone(), axes(bad)).unwrap_err();

@@ -98,9 +98,8 @@ fn reshaped(
     let reason = match (restored.record.on_reshape, known, place) {
         (_, Err(unknown), _) => unknown,
         (OnReshape::Fork, Ok(algorithm), Some(place)) => {
-            let axes = key.coordinate.iter().map(|(axis, _)| axis.as_str());
             let fork = Fork {
-                coordinate: place.along(axes),
+                coordinate: place.along(&key.coordinate),
                 manifest: checkpoint.digest(),
                 step: checkpoint.step(),
             };

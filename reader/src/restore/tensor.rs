@@ -60,7 +60,7 @@ impl Checkpoint {
             let (regions, grade) = (Vec::new(), Grade::None);
             return Ok(Some(PlacedTensor { tensor, regions, grade, reason: Some(reason) }));
         }
-        if place.along(scope.iter().map(|(axis, _)| axis.as_str())) != *scope {
+        if !scope.iter().all(|index| place.coordinate().contains(index)) {
             return Ok(None);
         }
         let regions = placement(stored).regions(&stored.shape, place)?;
