@@ -171,7 +171,7 @@ fn random_stream(writer: u32) -> Result<Record> {
         )
     };
     let value = format!(
-        r#"{{"algorithm":"philox4x32-10/torch-cuda","caches":[],"next_raw":{next},"on_reshape":"fork","origin":{{"framework":"torch","stream":"cuda"}},"state":"{state}"}}"#
+        r#"{{"algorithm":"philox4x32-10/torch-cuda","caches":[],"next_raw":{next},"on_reshape":"fork","origin":{{"form":"torch.cuda.get_rng_state","framework":"torch"}},"state":"{state}"}}"#
     );
     record("rng", "dropout", vec![("dp".to_owned(), u64::from(writer))], &value)
 }

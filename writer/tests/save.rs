@@ -16,8 +16,6 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 use waystation_format::identity::Identity;
-use waystation_format::json::Value;
-use waystation_format::record::Record;
 use waystation_format::{Code, Dtype, Part, Region, names};
 use waystation_reader::NoProgress;
 use waystation_store::Store;
@@ -60,7 +58,7 @@ fn a_save_of_three_writers_reads_back() {
     assert_eq!(checkpoint.digest(), committed.digest);
     let head = checkpoint.tensor(&Identity::param("head.weight")).unwrap();
     assert_eq!(head.read().unwrap(), models[0].bytes, "the alias");
-    assert_eq!(checkpoint.records().count(), 1);
+    assert_eq!(checkpoint.records().count(), 2, "progress and the optimizer");
 }
 
 #[test]
@@ -279,8 +277,7 @@ fn what_cannot_stand_in_a_part_is_found_before_bytes_are_written() {
         assert_eq!(begun.unwrap_err().code(), code, "{block_bytes}");
     }
     let (mut session, _) = declare(&attempt, &good, 1, 0, &sample(1)).unwrap();
-    let value = Value::Object([("step".to_owned(), Value::Int(2))].into());
-    session.record(Record::new("progress", "main", vec![], &value).unwrap());
+    session.record(progress(2));
     assert_eq!(session.lay_out().unwrap_err().code(), Code::BadOrder, "two of one key");
     let made = attempt.list().unwrap().into_iter().map(|listed| listed.name);
     assert!(

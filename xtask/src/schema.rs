@@ -2,8 +2,11 @@
 //! chapters give. Knows what one object may look like; the order of members, sortedness, cover
 //! and whatever joins two objects are beyond a schema.
 
+mod cursors;
 mod entries;
 mod records;
+mod state;
+mod streams;
 
 use serde_json::{Map, Value, json};
 
@@ -22,6 +25,9 @@ pub(crate) fn files(registry: &Registry) -> Result<Vec<(&'static str, String)>> 
     let mut defs = basic(registry, &limits)?;
     defs.extend(entries::defs(registry, &limits)?);
     defs.extend(records::defs(&limits)?);
+    defs.extend(state::defs(registry));
+    defs.extend(streams::defs(registry, &limits)?);
+    defs.extend(cursors::defs(registry, &limits)?);
     let schemas = [
         ("part", part(&limits)?),
         ("manifest", manifest(&limits)?),
@@ -134,6 +140,35 @@ fn list(items: &Value, least: u64, most: Option<u64>) -> Value {
         }
     }
     out
+}
+
+/// `base` with more members, whose names may end in `?`.
+fn extended(mut base: Value, more: &[(&str, Value)]) -> Value {
+    for (name, value) in more {
+        let plain = name.trim_end_matches('?');
+        if let Some(Value::Object(properties)) = base.get_mut("properties") {
+            properties.insert(plain.to_owned(), value.clone());
+        }
+        if plain == *name
+            && let Some(Value::Array(required)) = base.get_mut("required")
+        {
+            required.push(json!(plain));
+        }
+    }
+    base
+}
+
+/// `base` with one more keyword.
+fn also(mut base: Value, keyword: &str, value: Value) -> Value {
+    if let Some(base) = base.as_object_mut() {
+        base.insert(keyword.to_owned(), value);
+    }
+    base
+}
+
+/// One of these strings.
+fn words(words: &[&str]) -> Value {
+    json!({ "enum": words })
 }
 
 fn hex(digits: u32) -> Value {

@@ -18,7 +18,7 @@ use waystation_reader::NoProgress;
 use waystation_store::{MemoryFs, Store};
 use waystation_writer::{CommitOptions, Session, SessionPlan, TensorDecl, commit, make_attempt};
 
-use crate::support::{noise, optimizer, zero_tail};
+use crate::support::{noise, optimizer, optimizer_of, progress, zero_tail};
 
 pub const WRITERS: u32 = 3;
 /// The smallest that the format allows.
@@ -54,7 +54,7 @@ impl Small {
     pub fn save(variant: u8) -> Self {
         let fs = MemoryFs::new();
         let run = fs.store();
-        let step = 1000 + u64::from(variant);
+        let step = step_of(variant);
         let plan = SessionPlan {
             run: "small".to_owned(),
             timeline: 1,
@@ -90,6 +90,10 @@ impl Small {
         let own = |name: &&String| names::parse_part(name).is_some_and(|(of, _)| of == writer);
         names.find(own).unwrap()
     }
+}
+
+fn step_of(variant: u8) -> u64 {
+    1000 + u64::from(variant)
 }
 
 /// Everything but chunks: what each writer says, and the records that it puts.
@@ -129,15 +133,22 @@ fn declare_rest(
     let record = |kind, name, coordinate: Coordinate, value: &str| {
         Record::new(kind, name, coordinate, &Value::parse(value).unwrap()).unwrap()
     };
+    let step = step_of(variant);
     let mut records = vec![
-        record("progress", "main", vec![], &format!(r#"{{"optimizer_step":{variant}}}"#)),
+        progress(step),
         record(
             "rng",
             "dropout",
             vec![("dp".to_owned(), u64::from(writer))],
-            &format!(r#"{{"state":"{variant:02x}{writer:02x}"}}"#),
+            &format!(
+                r#"{{"algorithm":"acme","caches":[],"next_raw":[],"on_reshape":"fork","state":"{variant:02x}{writer:02x}"}}"#
+            ),
         ),
     ];
+    if writer == 0 {
+        let tensors = tensors.iter().map(|held| &held.decl.identity);
+        records.extend(optimizer_of(tensors, step));
+    }
     if writer == 1 {
         let tree = r#"{"map":[["lr",{"f64":"3f50624dd2f1a9fc"}]]}"#;
         records.push(record("value", "torch.lr_scheduler", vec![], tree));

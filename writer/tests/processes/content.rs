@@ -118,6 +118,14 @@ fn progress(step: u64, timeline: u32) -> Record {
     Record::new("progress", "main", vec![], &Value::Object(members.into())).unwrap()
 }
 
+/// The optimizer that the slots belong to.
+fn optimizer(step: u64) -> Record {
+    let value = format!(
+        r#"{{"algorithm":"adamw","groups":[{{"hyper":[],"name":"all","params":[["main","block.weight"]]}}],"steps":[{{"params":"all","step":{step},"stored_as":"int"}}]}}"#
+    );
+    Record::new("optimizer", "main", vec![], &Value::parse(&value).unwrap()).unwrap()
+}
+
 /// One a place along `dp`, each from its own writer.
 fn place(step: u64, writer: u32) -> Record {
     let text = format!(r#"{{"map":[["step",{step}],["writer",{writer}]]}}"#);
@@ -162,6 +170,7 @@ pub fn lay_out(
     session.record(progress(step, timeline));
     session.record(place(step, writer));
     if writer == 0 {
+        session.record(optimizer(step));
         session.alias(alias());
         session.attach_bytes("config.json", &config(step, timeline))?;
     }
@@ -198,7 +207,7 @@ pub fn check(store: &Arc<dyn Store>, step: u64, timeline: u32) {
     assert_eq!(*tied.identity(), alias().of);
 
     let mut records: Vec<Record> = (0..WRITERS).map(|writer| place(step, writer)).collect();
-    records.insert(0, progress(step, timeline));
+    records.splice(0..0, [optimizer(step), progress(step, timeline)]);
     let found: Vec<Record> = checkpoint.records().map(Result::unwrap).collect();
     assert_eq!(found, records);
     let key = RecordKey { kind: "progress".into(), name: "main".into(), coordinate: vec![] };

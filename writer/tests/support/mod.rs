@@ -13,6 +13,7 @@
     reason = "a test that cannot go on should say where, and each test uses a part of this"
 )]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use waystation_format::common::Topology;
 use waystation_format::entry::Alias;
 use waystation_format::identity::Identity;
 use waystation_format::json::Value;
+use waystation_format::part::{Omitted, OmittedReason};
 use waystation_format::record::Record;
 use waystation_format::{Digest, Dtype, Region, Result, Role, names, pack};
 use waystation_reader::NoProgress;
@@ -164,8 +166,22 @@ pub fn declare(
         }
     }
     if writer == 0 {
-        let value = Value::Object([("step".to_owned(), Value::Int(step as i64))].into());
-        session.record(Record::new("progress", "main", vec![], &value).unwrap());
+        session.record(progress(step));
+        let params = models.iter().map(|model| &model.decl.identity);
+        if let Some(record) = optimizer_of(params, step) {
+            session.record(record);
+        }
+        let has = |name: &String| {
+            models.iter().any(|model| model.decl.identity == Identity::param(name.as_str()))
+        };
+        let slots = models.iter().map(|model| &model.decl.identity);
+        let slots = slots.filter(|identity| identity.role == Role::Optimizer);
+        let names: BTreeSet<String> =
+            slots.map(|identity| identity.name.clone()).filter(|name| !has(name)).collect();
+        if !names.is_empty() {
+            let (component, names) = ("main".to_owned(), Vec::from_iter(names));
+            session.omit(Omitted { component, names, reason: OmittedReason::Frozen });
+        }
         session.attach_bytes("config.json", b"{}")?;
         if models.iter().any(|model| model.decl.identity == Identity::param("embed.weight")) {
             let target = Identity::param("embed.weight");
@@ -174,6 +190,27 @@ pub fn declare(
         }
     }
     Ok((session, chunks))
+}
+
+/// How far training has come.
+pub fn progress(step: u64) -> Record {
+    let value = Value::Object([("optimizer_step".to_owned(), Value::Int(step as i64))].into());
+    Record::new("progress", "main", vec![], &value).unwrap()
+}
+
+/// The optimizer whose slots are among these tensors, if there are any.
+pub fn optimizer_of<'a>(tensors: impl Iterator<Item = &'a Identity>, step: u64) -> Option<Record> {
+    let slots = tensors.filter(|identity| identity.role == Role::Optimizer);
+    let params: BTreeSet<String> =
+        slots.map(|identity| format!(r#"["main","{}"]"#, identity.name)).collect();
+    if params.is_empty() {
+        return None;
+    }
+    let params = Vec::from_iter(params).join(",");
+    let value = format!(
+        r#"{{"algorithm":"adamw","groups":[{{"hyper":[],"name":"all","params":[{params}]}}],"steps":[{{"params":"all","step":{step},"stored_as":"int"}}]}}"#
+    );
+    Some(Record::new("optimizer", "main", vec![], &Value::parse(&value).unwrap()).unwrap())
 }
 
 pub fn write(writing: &Writing, chunks: &[Declared]) -> Result<()> {

@@ -1,23 +1,40 @@
 //! Definitions of chapter 9: records and value trees.
+//!
+//! It knows which definition the value of a registered kind has; the definitions stand by chapter.
 
 use serde_json::{Value, json};
 
-use super::{Defs, Limits, hex, list, object, to, tuple};
+use super::{Defs, Limits, also, hex, list, object, to, tuple};
 use crate::Result;
+
+/// Kinds of records, each with a definition of its name.
+const KINDS: [&str; 9] =
+    ["progress", "optimizer", "ema", "schedule", "scaler", "rng", "cursor", "value", "uncaptured"];
 
 pub(super) fn defs(limits: &Limits<'_>) -> Result<Defs> {
     let max_integer = limits.get("max-integer")?;
     let digits = limits.get("inline-bytes")?.saturating_mul(2);
-    let mut record = object([
+    let record = object([
         ("coordinate?", to("coordinate")),
         ("kind", to("name")),
         ("name", to("name")),
         ("value", json!({ "type": "object" })),
     ]);
-    if let Some(record) = record.as_object_mut() {
-        record.insert("if".to_owned(), json!({ "properties": { "kind": { "const": "value" } } }));
-        record.insert("then".to_owned(), json!({ "properties": { "value": to("value") } }));
-    }
+    let mut kinds: Vec<Value> = KINDS
+        .iter()
+        .map(|kind| {
+            json!({
+                "if": { "properties": { "kind": { "const": kind } } },
+                "then": { "properties": { "value": to(kind) } },
+            })
+        })
+        .collect();
+    // There is one progress, for all.
+    kinds.push(json!({
+        "if": { "properties": { "kind": { "const": "progress" } } },
+        "then": { "properties": { "coordinate": false, "name": { "const": "main" } } },
+    }));
+    let record = also(record, "allOf", json!(kinds));
     let bare = json!({
         "anyOf": [
             { "type": ["null", "boolean", "string"] },
@@ -30,6 +47,9 @@ pub(super) fn defs(limits: &Limits<'_>) -> Result<Defs> {
         "anyOf": [{ "type": "string" }, to("safe_integer"), object([("int", to("long_integer"))])],
     });
     let pair = tuple(2, [key, to("tree")]);
+    let float = one_of_members([("f64", hex(16)), ("f32", hex(8))]);
+    let whole = json!({ "anyOf": [to("safe_integer"), object([("int", to("long_integer"))])] });
+    let named = list(&tuple(2, [to("name"), to("tree")]), 0, None);
     let wrapped = one_of_members([
         ("int", to("long_integer")),
         ("f64", hex(16)),
@@ -57,6 +77,9 @@ pub(super) fn defs(limits: &Limits<'_>) -> Result<Defs> {
             ),
             ("long_integer", long_integer),
             ("bare", bare),
+            ("float", float),
+            ("integer", whole),
+            ("named_list", named),
             ("wrapped", wrapped),
             ("tree", json!({ "anyOf": [to("bare"), to("wrapped")] })),
             ("value", json!({ "anyOf": [to("wrapped"), object([("tree", to("bare"))])] })),
