@@ -51,8 +51,8 @@ struct Joining<'r> {
     steps: Vec<(Count<'r>, Vec<Param>)>,
     /// Positions in `steps`.
     counted: HashMap<Count<'r>, usize>,
-    /// Each param's count, if its records have one.
-    counts: HashMap<&'r Param, Option<Count<'r>>>,
+    /// The count of each param that has one.
+    counts: HashMap<&'r Param, Count<'r>>,
     /// What every record so far gives to `all`.
     all: Option<Count<'r>>,
 }
@@ -115,8 +115,6 @@ impl<'r> Joining<'r> {
     }
 
     fn add_steps(&mut self, record: &'r Optimizer) -> Result<(), String> {
-        let mut own: HashMap<&Param, Option<Count<'r>>> =
-            record.params().map(|param| (param, None)).collect();
         for steps in &record.steps {
             let count = (steps.step, steps.stored_as.as_str());
             let params: Vec<&Param> = match &steps.params {
@@ -128,19 +126,17 @@ impl<'r> Joining<'r> {
             if position == next {
                 self.steps.push((count, Vec::new()));
             }
+            let Some((_, joined)) = self.steps.get_mut(position) else { continue };
             for param in params {
-                own.insert(param, Some(count));
-                if !self.counts.contains_key(param)
-                    && let Some((_, joined)) = self.steps.get_mut(position)
-                {
-                    joined.push(param.clone());
+                match self.counts.insert(param, count) {
+                    None => joined.push(param.clone()),
+                    Some(before) if before == count => {}
+                    Some(before) => {
+                        return Err(format!(
+                            "expected the step {before:?} of {param:?}, found {count:?}"
+                        ));
+                    }
                 }
-            }
-        }
-        for (param, count) in own {
-            let before = *self.counts.entry(param).or_insert(count);
-            if before != count {
-                return Err(format!("expected the step {before:?} of {param:?}, found {count:?}"));
             }
         }
         Ok(())
@@ -266,7 +262,6 @@ mod tests {
             (with(&[group("b", "2", &["x"])], &all_at(7)), "group"),
             (with(&[group("c", "2", &["x"])], &all_at(7)), "group of another name"),
             (with(&[group("a", "1", &["x"])], &all_at(8)), "step"),
-            (with(&[group("a", "1", &["x"])], "[]"), "no step"),
             (
                 with(
                     &[group("a", "1", &["x"])],
@@ -283,5 +278,11 @@ mod tests {
         }
         let agrees = with(&[group("a", "1", &["x"])], &all_at(7));
         joined(&[&base, &agrees]).unwrap();
+        // One that gives no step agrees with any.
+        let silent = with(&[group("a", "1", &["x", "v"])], "[]");
+        let both = joined(&[&silent, &base]).unwrap().unwrap();
+        let counted = r#"[{"params":[["main","x"],["main","y"]],"step":7,"stored_as":"int"}]"#;
+        let groups = [group("a", "1", &["x", "v"]), group("b", "2", &["y"])];
+        assert_eq!(both, with(&groups, counted));
     }
 }
