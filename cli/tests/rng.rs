@@ -143,6 +143,14 @@ fn a_twister_goes_round() {
     assert!(neutral.contains(r#""initial_seed":{"int":"18446744073709551615"}"#), "{neutral}");
     assert_eq!(convert(&program, "--from neutral --to torch-cpu", &neutral), torch);
     assert_eq!(convert(&program, "--from neutral --to python", &neutral), python);
+    for (seed, spelled) in [
+        ("9007199254740991", "9007199254740991"),
+        ("9007199254740992", r#"{"int":"9007199254740992"}"#),
+    ] {
+        let flags = format!("--from python --to neutral --initial-seed {seed}");
+        let neutral = convert(&program, &flags, &python);
+        assert!(neutral.contains(&format!("\"initial_seed\":{spelled},")), "{neutral}");
+    }
     // Without a seed there is none to write.
     assert_eq!(try_convert(&program, "--from python --to torch-cpu", &python).exit, 2);
 }
