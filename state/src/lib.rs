@@ -6,5 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
+pub mod cursor;
+pub mod order;
 pub mod rng;
 pub mod schedule;
+
+pub use budget::Budget;

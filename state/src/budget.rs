@@ -1,0 +1,88 @@
+//! What a computation that a record asks for may cost.
+//!
+//! It knows two sums, of steps and of bytes held. What a step is, who computes says.
+
+use waystation_format::{Code, Error, Result, limits, rule};
+
+/// Steps that may still be taken, and bytes that may still be held.
+///
+/// A record is small and may ask for any amount of work; whoever gives a budget bounds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    steps: u64,
+    bytes: u64,
+}
+
+impl Budget {
+    /// So many steps, and so many bytes at once.
+    #[must_use]
+    pub const fn new(steps: u64, bytes: u64) -> Self {
+        Self { steps, bytes }
+    }
+
+    /// What a validator spends on one canary: `canary-steps`, and a gibibyte.
+    #[must_use]
+    pub const fn of_validator() -> Self {
+        Self::new(limits::CANARY_STEPS, 1 << 30)
+    }
+
+    /// As much as is asked for. Only for records that are trusted.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self::new(u64::MAX, u64::MAX)
+    }
+
+    /// Steps that may still be taken.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Bytes that may still be held.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes `count` steps.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Limit`] under `cursor.canary-steps` when fewer are left.
+    pub fn take(&mut self, count: u64) -> Result<()> {
+        self.steps =
+            self.steps.checked_sub(count).ok_or_else(|| over("steps", count, self.steps))?;
+        Ok(())
+    }
+
+    /// Holds `bytes` more.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Limit`] under `cursor.canary-steps` when fewer are left.
+    pub fn hold(&mut self, bytes: u64) -> Result<()> {
+        self.bytes =
+            self.bytes.checked_sub(bytes).ok_or_else(|| over("bytes", bytes, self.bytes))?;
+        Ok(())
+    }
+
+    /// Gives back bytes that were held.
+    pub fn release(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+impl Default for Budget {
+    /// That of a validator.
+    fn default() -> Self {
+        Self::of_validator()
+    }
+}
+
+#[cold]
+fn over(what: &str, wanted: u64, left: u64) -> Error {
+    let message = format!(
+        "expected a computation within its budget of {what}, found {wanted} more and {left} left"
+    );
+    Error::rule(Code::Limit, rule::CURSOR_CANARY_STEPS, message)
+}

@@ -1,0 +1,155 @@
+//! Orders beside what the frameworks that they are named after give, and beside naive models.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "a test says where it fails by panicking"
+)]
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::Value;
+use waystation_format::records::cursor::SeedRule;
+use waystation_format::{Code, Digest};
+use waystation_state::Budget;
+use waystation_state::order::Order;
+use waystation_state::rng::Mt19937;
+
+fn all(order: &Order, epoch: u64) -> Vec<u64> {
+    order.ordinals(epoch, 0..order.n(), Budget::unlimited()).map(Result::unwrap).collect()
+}
+
+fn digest(ordinals: &[u64]) -> String {
+    Digest::of(&ordinals.iter().flat_map(|o| o.to_le_bytes()).collect::<Vec<u8>>()).to_string()
+}
+
+fn order(vector: &Value, seed: u64) -> Order {
+    let n = vector["n"].as_u64().unwrap();
+    let rule = SeedRule::SeedPlusEpoch;
+    match vector["algorithm"].as_str().unwrap() {
+        "torch.randperm-cpu" => Order::randperm(n, seed, rule),
+        "grain.index_shuffle" => {
+            let rounds = vector["rounds"].as_u64().unwrap();
+            Order::index_shuffle(n, seed as u32, rule, rounds).unwrap()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_frameworks_own_orders() {
+    let vectors: Vec<Value> = serde_json::from_str(include_str!("vectors/orders.json")).unwrap();
+    assert!(vectors.len() >= 15);
+    for vector in vectors {
+        let seed = vector["seed"].as_u64().unwrap();
+        // The seed is the sum, by whatever epoch; torch looks at its low half only.
+        for (seed, epoch) in [(seed, 0), (seed.wrapping_sub(3), 3)] {
+            let order = order(&vector, seed);
+            let first: Vec<u64> =
+                vector["first"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap()).collect();
+            let begin = order.ordinals(epoch, 0..first.len() as u64, Budget::of_validator());
+            assert_eq!(begin.map(Result::unwrap).collect::<Vec<_>>(), first, "{vector}");
+            if let Some(sha256) = vector.get("sha256") {
+                assert_eq!(&digest(&all(&order, epoch)), sha256.as_str().unwrap(), "{vector}");
+            }
+            if let Some(last) = vector.get("last") {
+                let n = order.n();
+                let found = order.ordinals(epoch, n - 1..n, Budget::of_validator()).next().unwrap();
+                assert_eq!(found.unwrap(), last.as_u64().unwrap(), "{vector}");
+            }
+        }
+    }
+}
+
+/// What PyTorch's sampler gives 8 ranks of 1001 records in epoch 1 of the seed 3: the order of the
+/// seed 4, padded from its beginning.
+#[test]
+fn a_distributed_sampler_is_a_padded_order() {
+    let mut order = all(&Order::randperm(1001, 3, SeedRule::SeedPlusEpoch), 1);
+    order.extend_from_within(..7);
+    assert_eq!(order[..8], [318, 695, 330, 190, 147, 469, 20, 445]);
+    assert_eq!(digest(&order), "53f14a54225eb04211c607db2a53829b20a5a51e4dbaaab73094b882493397f2");
+}
+
+/// The second form, at the least n that has it. Takes most of a gigabyte and some seconds.
+#[test]
+#[ignore = "slow without optimisation"]
+fn the_large_form() {
+    let order = Order::randperm(214_748_364, 42, SeedRule::Seed);
+    let first: Vec<u64> =
+        order.ordinals(9, 0..4, Budget::of_validator()).map(Result::unwrap).collect();
+    assert_eq!(first, [85_514_504, 93_417_259, 199_404_010, 60_269_803]);
+}
+
+#[test]
+fn work_is_refused_beyond_the_budget() {
+    let torch = Order::randperm(1_000_000, 1, SeedRule::Seed);
+    let far = |budget| torch.ordinals(0, 900_000..900_001, budget).next().unwrap();
+    far(Budget::new(900_002, 4_000_000)).unwrap();
+    for budget in [Budget::new(900_000, 4_000_000), Budget::new(u64::MAX, 3_999_999)] {
+        let error = far(budget).unwrap_err();
+        assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("cursor.canary-steps")));
+    }
+    // Few elements of the same order hold little.
+    let near: Vec<_> = torch.ordinals(0, 0..10, Budget::new(20, 1000)).collect();
+    assert!(near.iter().all(Result::is_ok));
+
+    let grain = Order::index_shuffle(1 << 32, 1, SeedRule::Seed, 4).unwrap();
+    assert_eq!(grain.ordinals(0, 0..100, Budget::new(200, 0)).filter(Result::is_ok).count(), 100);
+    for (n, rounds) in [((1 << 32) + 1, 4), (9, 3), (9, 2), (9, 1026)] {
+        let error = Order::index_shuffle(n, 1, SeedRule::Seed, rounds).unwrap_err();
+        assert_eq!((error.code(), error.rule_id()), (Code::BadPosition, Some("order.domain")));
+    }
+}
+
+/// Forward, one draw a position, as the specification writes it.
+fn torch(n: u64, seed: u64) -> Vec<u64> {
+    let mut engine = Mt19937::init_genrand(seed as u32);
+    let mut elements: Vec<u64> = (0..n).collect();
+    for i in 0..n.saturating_sub(1) {
+        elements.swap(i as usize, (i + u64::from(engine.next_u32()) % (n - i)) as usize);
+    }
+    elements
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn torch_is_the_naive_shuffle(n in 1..20_000_u64, seed: u64, epoch: u64, rule: bool) {
+        let (rule, seeded) = if rule {
+            (SeedRule::SeedPlusEpoch, seed.wrapping_add(epoch))
+        } else {
+            (SeedRule::Seed, seed)
+        };
+        let order = Order::randperm(n, seed, rule);
+        let naive = torch(n, seeded);
+        prop_assert_eq!(&all(&order, epoch), &naive);
+        // Any range, without what is before it.
+        let (from, to) = (n / 3, n / 3 + 5);
+        let range: Vec<u64> = order
+            .ordinals(epoch, from..to, Budget::of_validator())
+            .map(Result::unwrap)
+            .collect();
+        prop_assert_eq!(&range, &naive[from as usize..(to as usize).min(naive.len())]);
+    }
+
+    #[test]
+    fn each_is_a_permutation(n in 1..5000_u64, seed: u32, epoch: u64, half in 2..20_u64) {
+        for order in [
+            Order::identity(n),
+            Order::randperm(n, u64::from(seed), SeedRule::SeedPlusEpoch),
+            Order::index_shuffle(n, seed, SeedRule::SeedPlusEpoch, 2 * half).unwrap(),
+        ] {
+            let mut ordinals = all(&order, epoch);
+            ordinals.sort_unstable();
+            prop_assert_eq!(ordinals, (0..n).collect::<Vec<_>>());
+        }
+        let listed: Arc<[u64]> = (0..n).rev().collect();
+        prop_assert_eq!(all(&Order::explicit(Arc::clone(&listed)), epoch), listed.to_vec());
+    }
+}
