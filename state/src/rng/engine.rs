@@ -108,7 +108,10 @@ impl Engine {
             RngAlgorithm::Philox4x32TorchCuda | RngAlgorithm::Philox4x32TorchKey => {
                 Kind::PhiloxTorch(philox::Torch::at(seed, 0))
             }
-            RngAlgorithm::Philox4x32TorchMps => Kind::PhiloxMps(philox::Torch::at(seed, 0), [0; 7]),
+            RngAlgorithm::Philox4x32TorchMps => {
+                // As `manual_seed` leaves it.
+                Kind::PhiloxMps(philox::Torch::at(seed, 0), [1, 1, 1, 1, 1, low, high])
+            }
             RngAlgorithm::Sfc64 => {
                 let [a, b, c] = words.take();
                 Kind::Sfc64(Sfc64([a, b, c, 1]))
