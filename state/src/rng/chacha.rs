@@ -1,12 +1,14 @@
-//! Bernstein's ChaCha with 8, 12 or 20 rounds as a stream of 32-bit outputs, as `rand_chacha`
-//! numbers them.
+//! Bernstein's ChaCha with 8, 12 or 20 rounds as a stream of 32-bit outputs, as `rand_chacha` gives
+//! and numbers them.
 //!
-//! It knows the block function, and a position of 68 bits. The crate is not used here: its buffer
-//! shows positions beyond 2^68 where the stream begins anew. It judges this engine in the tests.
+//! It knows where in its outputs a stream stands. The position is kept here and not asked of the
+//! crate, whose buffer shows positions beyond 2^68 where the stream begins anew.
 
-use waystation_format::Result;
+use rand_chacha::{ChaCha8Rng, ChaCha12Rng, ChaCha20Rng};
+use rand_core::{Rng as _, SeedableRng as _};
+use waystation_format::{Result, RngAlgorithm};
 
-use super::fields::{Fields, halves};
+use super::fields::Fields;
 
 /// Outputs of a stream: 2^64 blocks of 16.
 const OUTPUTS: u128 = 1 << 68;
@@ -37,48 +39,24 @@ impl ChaCha {
         state
     }
 
-    pub(super) fn next_u32(&mut self, double_rounds: u32) -> u32 {
-        let block = u64::try_from(self.word_pos >> 4).unwrap_or(u64::MAX);
-        let word = usize::try_from(self.word_pos & 15).unwrap_or(usize::MAX);
-        self.word_pos = self.word_pos.wrapping_add(1) % OUTPUTS;
-        let words = self.block(block, double_rounds);
-        words.get(word).copied().unwrap_or_default()
-    }
-
-    fn block(&self, counter: u64, double_rounds: u32) -> [u32; 16] {
-        let (seed, _) = self.seed.as_chunks::<4>();
-        let mut begin = [0; 16];
-        let words = b"expand 32-byte k".as_chunks::<4>().0.iter().chain(seed);
-        let tail = [halves(counter), halves(self.stream)];
-        let all = words.map(|word| u32::from_le_bytes(*word)).chain(tail.into_iter().flatten());
-        begin.iter_mut().zip(all).for_each(|(word, value)| *word = value);
-        let mut end = begin;
-        for _ in 0..double_rounds {
-            double_round(&mut end);
+    /// The next `count` outputs, with the rounds of `algorithm`.
+    pub(super) fn draw(&mut self, algorithm: RngAlgorithm, count: usize) -> Vec<u64> {
+        /// The outputs from a place of a stream, by one of the crate's generators.
+        macro_rules! draw {
+            ($generator:ty) => {{
+                let mut generator = <$generator>::from_seed(self.seed);
+                generator.set_stream(self.stream);
+                generator.set_word_pos(self.word_pos);
+                (0..count).map(|_| u64::from(generator.next_u32())).collect()
+            }};
         }
-        end.iter_mut().zip(begin).for_each(|(word, start)| *word = word.wrapping_add(start));
-        end
-    }
-}
-
-/// A round over the columns of the square, and one over its diagonals.
-fn double_round(square: &mut [u32; 16]) {
-    quarter_round(square, 0, 4, 8, 12);
-    quarter_round(square, 1, 5, 9, 13);
-    quarter_round(square, 2, 6, 10, 14);
-    quarter_round(square, 3, 7, 11, 15);
-    quarter_round(square, 0, 5, 10, 15);
-    quarter_round(square, 1, 6, 11, 12);
-    quarter_round(square, 2, 7, 8, 13);
-    quarter_round(square, 3, 4, 9, 14);
-}
-
-#[expect(clippy::indexing_slicing, reason = "its eight calls stand above, with indices below 16")]
-fn quarter_round(square: &mut [u32; 16], a: usize, b: usize, c: usize, d: usize) {
-    for (left, right) in [(16, 12), (8, 7)] {
-        square[a] = square[a].wrapping_add(square[b]);
-        square[d] = (square[d] ^ square[a]).rotate_left(left);
-        square[c] = square[c].wrapping_add(square[d]);
-        square[b] = (square[b] ^ square[c]).rotate_left(right);
+        let outputs = match algorithm {
+            RngAlgorithm::ChaCha8 => draw!(ChaCha8Rng),
+            RngAlgorithm::ChaCha12 => draw!(ChaCha12Rng),
+            _ => draw!(ChaCha20Rng),
+        };
+        let drawn = u128::try_from(count).unwrap_or(u128::MAX);
+        self.word_pos = self.word_pos.wrapping_add(drawn) % OUTPUTS;
+        outputs
     }
 }

@@ -184,8 +184,9 @@ impl Engine {
     /// `count`. Algorithms without outputs (`has_canary` is false) give none.
     pub fn draw(&mut self, count: usize) -> Vec<u64> {
         let wide = |words: Vec<u32>| words.into_iter().map(u64::from).collect();
-        match (&self.kind, self.algorithm) {
+        match (&mut self.kind, self.algorithm) {
             (Kind::Rbg(_), _) => Vec::new(),
+            (Kind::ChaCha(chacha), algorithm) => chacha.draw(algorithm, count),
             (Kind::Threefry(key), RngAlgorithm::Threefry2x32JaxSplit) => {
                 wide(threefry::split(*key, count))
             }
@@ -209,21 +210,10 @@ impl Engine {
             (Kind::PhiloxTorch(philox), _) => u64::from(philox.next_u32(CUDA_BLOCKS)),
             (Kind::PhiloxMps(philox, _), _) => u64::from(philox.next_u32(ALL_BLOCKS)),
             (Kind::Sfc64(sfc), _) => sfc.next_u64(),
-            (Kind::ChaCha(chacha), algorithm) => {
-                u64::from(chacha.next_u32(double_rounds(algorithm)))
-            }
             (Kind::Xoshiro(xoshiro), _) => xoshiro.next_u64(),
-            (Kind::Threefry(_) | Kind::Rbg(_), _) => 0,
+            // These are drawn many at a time.
+            (Kind::Threefry(_) | Kind::Rbg(_) | Kind::ChaCha(_), _) => 0,
         }
-    }
-}
-
-/// Pairs of rounds of a ChaCha.
-fn double_rounds(algorithm: RngAlgorithm) -> u32 {
-    match algorithm {
-        RngAlgorithm::ChaCha8 => 4,
-        RngAlgorithm::ChaCha12 => 6,
-        _ => 10,
     }
 }
 
