@@ -1,11 +1,13 @@
 //! The command line: names, flags, help with examples. Knows nothing of checkpoints.
 
+mod order;
 mod rng;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use order::Order;
 pub(crate) use rng::{Rng, RngAction, RngConvert, RngForm, RngNext};
 
 /// Sharded, resumable training checkpoints: import, inspect, verify, reshard, export, keep.
@@ -59,6 +61,7 @@ pub(crate) enum Command {
     Unpin(Unpin),
     Tour(Tour),
     Rng(Rng),
+    Order(Order),
     Bench(Bench),
 }
 

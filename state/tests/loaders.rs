@@ -31,7 +31,9 @@ fn vectors(kind: &str) -> Vec<Value> {
 }
 
 fn number(vector: &Value, name: &str) -> u64 {
-    vector[name].as_u64().unwrap_or_else(|| panic!("{name} of {vector}"))
+    let number = &vector[name];
+    let wide = || number["int"].as_str().and_then(|digits| digits.parse().ok());
+    number.as_u64().or_else(wide).unwrap_or_else(|| panic!("{name} of {vector}"))
 }
 
 fn numbers(value: &Value) -> Vec<u64> {

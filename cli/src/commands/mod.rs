@@ -10,6 +10,7 @@ mod gc;
 mod import;
 mod inspect;
 mod marks;
+mod order;
 mod reshard;
 mod rng;
 mod run_list;
@@ -69,6 +70,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<u8> {
         Command::Unpin(args) => marks::unpin(&args, context),
         Command::Tour(args) => tour::run(&args, context),
         Command::Rng(args) => rng::run(&args, context),
+        Command::Order(args) => order::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
     }
 }
