@@ -8,11 +8,24 @@ import hashlib
 import json
 import os
 import struct
+import tomllib
 from math import prod
+from pathlib import Path
 
 BITS = {"F32": 32, "BF16": 16, "U8": 8, "I64": 64, "U64": 64, "F4_E2M1": 4, "F6_E2M3": 6, "U1": 1, "F8_E8M0": 8, "F8_E3M4": 8}
 OWN_NAME = {"F32", "BF16", "U8", "I64", "U64"}
 MODEL = {"param", "buffer"}
+
+
+REGISTRY = Path(__file__).resolve().parents[4] / "spec" / "registry"
+
+
+def registry(name, key):
+    """A table of the registry, where this folder stands in the project; empty where it does not."""
+    if not REGISTRY.is_dir():
+        return []
+    with open(REGISTRY / f"{name}.toml", "rb") as file:
+        return tomllib.load(file)[key]
 
 
 def canon(value):

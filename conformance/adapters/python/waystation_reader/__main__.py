@@ -113,7 +113,8 @@ def _state(arguments):
         fingerprints[cursor] = canonical.text(_argument(tree, "the fingerprint"))
     with Directory(arguments.directory) as directory:
         checkpoint = open_checkpoint(directory)
-        loader = Loader(checkpoint, topology, place, arguments.demand, sources, fingerprints, arguments.leave_out)
+        loader = Loader(checkpoint, topology, place, arguments.demand, sources, fingerprints, arguments.leave_out,
+                        arguments.share)
         return 0, loader.load()
 
 
@@ -157,6 +158,7 @@ def _parser():
             command.add_argument("--source", action="append", default=[], help="CURSOR=SHA256:RECORDS; may be repeated")
             command.add_argument("--fingerprint", action="append", default=[], help="CURSOR=TREE, the tree as JSON")
             command.add_argument("--leave-out", action="append", default=[], help="a stream that need not be restored")
+            command.add_argument("--share", action="store_true", help="also the items of the next batch that are the place's")
         command.set_defaults(run_command=run)
     return parser
 

@@ -3,8 +3,8 @@
 A node here stands before an item; `ended` tells whether there is none, `item` gives it, and `step` goes past it.
 """
 
-import copy
 import hashlib
+from array import array
 from itertools import accumulate
 
 from .forms import within
@@ -12,7 +12,6 @@ from .nodes import epoch_items, in_domain, is_computed_order, walk
 from .orders import Budget, Order
 from .refusal import Refusal
 from .registry import LIMITS
-
 
 def begin(cursor, tensors, steps=LIMITS["canary-steps"]):
     """The root of a computed cursor. `tensors` gives the numbers that a tensor holds, of an identity and how many."""
@@ -23,6 +22,7 @@ def take(node, count):
     """The next items, as many as there are up to the count; each a list of integers."""
     items = []
     while len(items) < count and not node.ended():
+        node.budget.spend(1)
         items.append(node.item())
         node.step()
     return items
@@ -88,6 +88,7 @@ def share(cursor, tensors, sizes, place):
     for number in range(batch):
         if node.ended():
             break
+        node.budget.spend(1)
         of = {"round-robin": lambda: number % ranks, "contiguous": lambda: number * ranks // batch,
               "by-lane": lambda: node.lane() % ranks}[rule]()
         if of == rank:
@@ -108,13 +109,7 @@ def _order(value, tensors, budget):
     return Order(value, budget, tensors(ordinals["tensor"], value["n"]) if isinstance(ordinals, dict) else None)
 
 
-class _Node:
-    def copy(self):
-        """A node that goes on by itself from here."""
-        return copy.copy(self)
-
-
-class _Permuted(_Node):
+class _Permuted:
     def __init__(self, value, tensors, budget):
         self.epoch, self.position = value["epoch"], value["position"]
         self.items, self.n = epoch_items(value), value["order"]["n"]
@@ -130,11 +125,10 @@ class _Permuted(_Node):
         return [self.order.at(self.epoch, self.n, self.position % self.n)]
 
     def step(self):
-        self.budget.spend(1)
         self.position += 1
 
 
-class _Lanes(_Node):
+class _Lanes:
     def __init__(self, value, tensors, budget):
         self.n, shards = value["order"]["n"], value["source"]["shards"]
         self.counts = tensors(shards["tensor"], self.n) if isinstance(shards, dict) else shards
@@ -142,11 +136,6 @@ class _Lanes(_Node):
         self.epoch, self.lanes, self.turn = value["epoch"], [tuple(lane) for lane in value["lanes"]], value["next_lane"]
         self.stops = value["epoch_end"]["rule"] == "stop"
         self.order, self.budget = _order(value["order"], tensors, budget), budget
-
-    def copy(self):
-        other = copy.copy(self)
-        other.lanes = list(self.lanes)
-        return other
 
     def lane(self):
         """The lane that gives the next item; None when none has one in this epoch."""
@@ -165,6 +154,7 @@ class _Lanes(_Node):
 
     def ended(self):
         if self.lane() is None and not self.stops:
+            self.budget.spend(len(self.lanes))
             self.epoch, self.turn = self.epoch + 1, 0
             self.lanes = [self.read_on(lane) for lane in range(len(self.lanes))]
         return self.lane() is None
@@ -175,23 +165,19 @@ class _Lanes(_Node):
 
     def step(self):
         lane = self.lane()
-        self.budget.spend(1 + (lane - self.turn) % len(self.lanes))
+        self.budget.spend((lane - self.turn) % len(self.lanes))
         place, record = self.lanes[lane]
         more = record + 1 < self.counts[self.shard(place)]
         self.lanes[lane] = (place, record + 1) if more else self.read_on(place + len(self.lanes))
         self.turn = (lane + 1) % len(self.lanes)
 
 
-class _Mixture(_Node):
+class _Mixture:
     def __init__(self, value, tensors, budget):
-        self.children = [within(f"/children/{number}", _node, child, tensors, budget) for number, child in enumerate(value["children"])]
+        self.children = [within(f"/children/{number}", _node, child, tensors, budget)
+                         for number, child in enumerate(value["children"])]
         self.weights, self.taken = value["selection"]["weights"], list(value["selection"]["taken"])
         self.ends_first, self.budget = value["selection"]["end"] == "first", budget
-
-    def copy(self):
-        other = copy.copy(self)
-        other.children, other.taken = [child.copy() for child in self.children], list(self.taken)
-        return other
 
     def ended(self):
         return (any if self.ends_first else all)(child.ended() for child in self.children)
@@ -212,36 +198,35 @@ class _Mixture(_Node):
         self.taken[chosen] += 1
 
 
-class _Window(_Node):
+class _Window:
     def __init__(self, value, tensors, budget):
-        self.child, self.index, self.size = within("/anchor", _node, value["anchor"], tensors, budget), value["index"], value["window"]
+        self.child = within("/anchor", _node, value["anchor"], tensors, budget)
+        self.index, self.size = value["index"], value["window"]
         self.order, self.budget, self.reverse = _order(value["order"], tensors, budget), budget, value["reverse"]
         self.fill()
         self.given = value["replay"]
-        if self.given > len(self.items):
-            raise Refusal("bad-position", "cursor.replay", f"{self.given} of {len(self.items)} items", pointer="/replay")
-
-    def copy(self):
-        other = copy.copy(self)
-        other.child = self.child.copy()
-        return other
+        if self.given > self.count:
+            raise Refusal("bad-position", "cursor.replay", f"{self.given} of {self.count} items", pointer="/replay")
 
     def fill(self):
         """Reads a window ahead; the child then stands behind it."""
-        self.items, self.given = take(self.child, self.size), 0
+        self.numbers, self.ends, self.given = array("Q"), array("Q", [0]), 0
+        while len(self.ends) <= self.size and (one := take(self.child, 1)):
+            self.numbers.extend(one[0])
+            self.ends.append(len(self.numbers))
+        self.count = len(self.ends) - 1
 
     def ended(self):
-        if self.items and self.given == len(self.items):
+        if self.count and self.given == self.count:
             self.index += 1
             self.fill()
-        return not self.items
+        return not self.count
 
     def item(self):
-        place = len(self.items) - 1 - self.given if self.reverse else self.given
-        return self.items[self.order.at(self.index, len(self.items), place)]
+        place = self.order.at(self.index, self.count, self.count - 1 - self.given if self.reverse else self.given)
+        return self.numbers[self.ends[place]:self.ends[place + 1]].tolist()
 
     def step(self):
-        self.budget.spend(1)
         self.given += 1
 
 

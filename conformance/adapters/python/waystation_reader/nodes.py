@@ -193,7 +193,8 @@ def _weight(value):
 
 
 def _selection(value):
-    _with_algorithm(value, {"deficit": {"end": one_of("first", "all"), "taken": elements(_COUNT), "weights": elements(_weight)}}, {})
+    deficit = {"end": one_of("first", "all"), "taken": elements(_COUNT), "weights": elements(_weight)}
+    _with_algorithm(value, {"deficit": deficit}, {})
 
 
 def _mixture_several(value):
@@ -223,21 +224,18 @@ def _window_several(value):
 # pack
 
 
+def _piece(value):
+    array("[item, offset, count]", _item, _COUNT, _COUNT)(value)
+    if value[2] < 1:
+        raise bad("a piece without tokens", "cursor.leftover", "bad-position").at(prefix="/2")
+
+
 def _pack(value, child):
-    length = value.get("length")
-
-    def piece(found):
-        array("[item, offset, count]", _item, _COUNT, _COUNT)(found)
-        most = length if splits and forms.is_count(length) else float("inf")
-        if not 1 <= found[2] < most:
-            raise bad(f"a piece of {found[2]} tokens", "cursor.leftover", "bad-position").at(prefix="/2")
-
-    splits = value.get("algorithm") == "concat-then-split"
     return {
         "algorithm": name,
         "child": child,
         "kind": anything,
-        "leftover": forms.nullable(piece) if splits else elements(piece),
+        "leftover": forms.nullable(_piece) if value.get("algorithm") == "concat-then-split" else elements(_piece),
         "length": _size(),
         "tail": one_of("drop", "keep"),
         "tokenizer?": hexadecimal(64),
@@ -266,12 +264,18 @@ def _seed(bits):
     return checked
 
 
+def _rounds(value):
+    _COUNT(value)
+    if value % 2 or not 4 <= value <= 1024:
+        raise bad("expected an even number from 4 to 1024", "order.form")
+
+
 _SEED_RULE = one_of("seed", "seed+epoch")
 _ORDERS = {
     "identity": {},
     "explicit": {"ordinals": tensor_or(elements(_COUNT, "inline-ordinals"))},
     "torch.randperm-cpu": {"seed": _seed(64), "seed_rule": _SEED_RULE},
-    "grain.index_shuffle": {"rounds": _COUNT, "seed": _seed(32), "seed_rule": _SEED_RULE},
+    "grain.index_shuffle": {"rounds": _rounds, "seed": _seed(32), "seed_rule": _SEED_RULE},
 }
 
 
@@ -290,8 +294,6 @@ def _domain(order, bound):
     most = min(bound, 1 << 32) if order["algorithm"] == "grain.index_shuffle" else bound
     if order["algorithm"] != "explicit" and order["n"] > most:
         raise bad(f"n is {order['n']} of {bound}", "order.domain", "bad-position").at(prefix="/n")
-    if order["algorithm"] == "grain.index_shuffle" and (order["rounds"] % 2 or not 4 <= order["rounds"] <= 1024):
-        raise bad("rounds are even, from 4 to 1024", "order.domain", "bad-position").at(prefix="/rounds")
     if isinstance(order.get("ordinals"), list):
         in_domain(order["ordinals"], order["n"], bound)
 

@@ -7,7 +7,7 @@ from .refusal import Refusal
 
 
 class Budget:
-    """The steps that a walk may take; a step is an item, a lane, or a record of an order that is drawn from its beginning."""
+    """The steps that a walk may take (18.3 and 18.4)."""
 
     def __init__(self, steps):
         self.left = steps
@@ -85,7 +85,7 @@ def _index_shuffle(order, epoch, n):
     def found(place):
         x = place
         while last:
-            order.budget.spend(1)
+            order.budget.spend(-(-rounds // 4))
             high, low = x >> half & mask, x & mask
             for j in range(0, rounds, 2):
                 high ^= mixed(low) ^ keys[j]

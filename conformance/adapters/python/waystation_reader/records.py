@@ -51,7 +51,8 @@ def _optimizer(value):
                 continue
             for position, pair in enumerate(map(tuple, listed["params"])):
                 if pair in seen:
-                    raise bad(f"{pair} stands in two of {member}", "optimizer.form").at(prefix=f"/{member}/{number}/params/{position}")
+                    raise bad(f"{pair} stands in two of {member}", "optimizer.form").at(
+                        prefix=f"/{member}/{number}/params/{position}")
                 seen.add(pair)
 
 
@@ -85,7 +86,8 @@ def _parameters(tree, expected, count):
             fits = type(given) is int and given >= 0
         else:
             fits = values.real(given) is not None or (
-                isinstance(given, dict) and len(given.get("list", ())) == count and None not in map(values.real, given["list"]))
+                isinstance(given, dict) and "list" in given and len(given["list"]) == count
+                and None not in map(values.real, given["list"]))
         if not fits:
             raise bad(f"{key} is not of its form", "schedule.form")
     if found.get("warmup", 0) > found.get("total", LIMITS["max-integer"]):
@@ -97,7 +99,8 @@ def schedule_value(value, number):
     if value["algorithm"] not in SCHEDULES:
         return None
     given, p = dict(value["parameters"]["map"]), value["position"]["value"]
-    b, f = (values.real(tree["list"][number] if "list" in tree else tree) for tree in (given["base"], given.get("floor", given["base"])))
+    floats = given["base"], given.get("floor", given["base"])
+    b, f = (values.real(tree["list"][number] if "list" in tree else tree) for tree in floats)
     w, t = given.get("warmup", 0), given.get("total")
     if p < w:
         return b * p / w

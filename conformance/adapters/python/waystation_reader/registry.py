@@ -42,7 +42,7 @@ LIMITS = {
     "canary-items": 65536,
     "cursor-depth": 8,
     "inline-ordinals": 65536,
-    "canary-steps": 268435456,
+    "canary-steps": 67108864,
 }
 
 # dtype -> bits of an element; those in SELF stand in a shard's header under their own name.

@@ -12,11 +12,13 @@ class Loader:
 
     `topology` is a list of [axis, size], or None when none is asked about; `place` a list of [axis, index]. `sources` has, by the
     name of a cursor, a set of (records, sha256), and `fingerprints` the canonical text of a tree; `left_out` are names of streams.
+    With `shares` the place is told its items of the next batch.
     """
 
-    def __init__(self, checkpoint, topology, place, demand="exact", sources=None, fingerprints=None, left_out=()):
+    def __init__(self, checkpoint, topology, place, demand="exact", sources=None, fingerprints=None, left_out=(),
+                 shares=False):
         self.checkpoint, self.demand = checkpoint, demand
-        self.sources, self.fingerprints, self.left_out = sources or {}, fingerprints or {}, left_out
+        self.sources, self.fingerprints, self.left_out, self.shares = sources or {}, fingerprints or {}, left_out, shares
         self.topology, self.place = topology, place
         if topology is not None:
             try:
@@ -142,15 +144,15 @@ class Loader:
         entry["position"] = value.get("consumed")
         if items is not None:
             entry["next"] = [cursors.written(item) for item in items[:4]]
-            if "partition" in value and self.topology is not None:
+            if "partition" in value and self.shares and self.topology is not None:
                 mine = cursors.share(value, numbers_of(self.checkpoint), dict(self.topology), dict(self.place))
                 entry["share"] = [cursors.written(item) for item in mine]
         if opaque:
             return "opaque-same-topology", "the state of one framework's loader, unread", entry
-        if value.get("augment") == "worker-stream":
-            return "opaque-same-topology", "records are changed at random by streams of workers", entry
         if items is None:
             return "none", "a cursor that is not computed", {"position": None, "next": None}
+        if value.get("augment") == "worker-stream":
+            return "opaque-same-topology", "records are changed at random by streams of workers", entry
         return "exact", None, entry
 
     # demand

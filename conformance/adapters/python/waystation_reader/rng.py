@@ -227,17 +227,22 @@ def _philox_numpy(fields):
     return fields[5 + fields[10]]
 
 
-def _philox_torch(outputs_per_offset, outputs_per_move):
-    """Blocks in order from where `offset` stands; a state that drawing moves counts whole blocks."""
+def _philox_torch(per_block, moves=True):
+    """Blocks in order from where `offset` stands, which is raised by so much for each."""
     def drawn(fields, count):
         seed, offset = fields[:2]
         key, outputs = (seed & _MASK[32], seed >> 32), []
-        for block in range(offset // outputs_per_offset, offset // outputs_per_offset + -(-count // 4)):
-            # What is carried out of the number of the block is the number of the subsequence.
-            outputs += philox4x10(32, [block >> shift & _MASK[32] for shift in (0, 32, 64, 96)], key)
-        fields[1] = offset + outputs_per_move * -(-count // 4) & _MASK[64]
+        for _ in range(0, count, 4):
+            block = offset // per_block
+            outputs += philox4x10(32, [block & _MASK[32], block >> 32, 0, 0], key)
+            offset = offset + per_block & _MASK[64]
+        fields[1] = offset if moves else fields[1]
         return outputs[:count]
     return drawn
+
+
+def _mps_seed(seed):
+    return [seed, 0, 1, 1, 1, 1, 1, seed & _MASK[32], seed >> 32]
 
 
 def threefry2x32(key, x0, x1):
@@ -335,9 +340,10 @@ ALGORITHMS = {
     "pcg32-xsh-rr": Algorithm("<2Q", 32, _pcg_legal, _each(_pcg32), _pcg32_seed),
     "philox4x64-10/numpy": Algorithm("<10Q2I", 64, lambda fields: fields[10] <= 4 and not fields[11], _each(_philox_numpy),
                                      lambda seed: [0] * 4 + _words(seed, 2) + [0] * 4 + [4, 0]),
-    "philox4x32-10/torch-cuda": Algorithm("<2Q", 32, lambda fields: fields[1] % 4 == 0, _philox_torch(4, 4), lambda seed: [seed, 0]),
-    "philox4x32-10/torch-key": Algorithm("<2Q", 32, _any, _philox_torch(1, 0), lambda seed: [seed, 0]),
-    "philox4x32-10/torch-mps": Algorithm("<2Q7I", 32, _any, _philox_torch(1, 1), lambda seed: [seed] + [0] * 8),
+    "philox4x32-10/torch-cuda": Algorithm("<2Q", 32, lambda fields: fields[1] % 4 == 0, _philox_torch(4),
+                                          lambda seed: [seed, 0]),
+    "philox4x32-10/torch-key": Algorithm("<2Q", 32, _any, _philox_torch(1, moves=False), lambda seed: [seed, 0]),
+    "philox4x32-10/torch-mps": Algorithm("<2Q7I", 32, _any, _philox_torch(1), _mps_seed),
     "sfc64": Algorithm("<4Q", 64, _any, _each(_sfc64), lambda seed: _words(seed, 3) + [1]),
     "threefry2x32-20/jax-partitionable": Algorithm("<2I", 32, _any, _threefry_partitionable, _halves),
     "threefry2x32-20/jax-split": Algorithm("<2I", 32, _any, _threefry_split, _halves),
