@@ -204,16 +204,33 @@ fn an_unknown_fault_is_a_mistake_of_the_command_line() {
 #[test]
 fn no_rank_outlives_a_tour_that_is_killed() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut tour, ranks) = begin(dir.path());
+    let (mut tour, ranks) = begin(dir.path(), 1);
     tour.kill().unwrap();
     tour.wait().unwrap();
     all_end(&ranks);
 }
 
 #[test]
+fn a_rank_that_dies_ends_the_tour() {
+    // Alone, and while three others wait for what it has to say.
+    for count in [1, 4] {
+        let dir = tempfile::tempdir().unwrap();
+        let (tour, ranks) = begin(dir.path(), count);
+        let rank = rustix::process::Pid::from_raw(ranks[0].cast_signed()).unwrap();
+        rustix::process::kill_process(rank, rustix::process::Signal::KILL).unwrap();
+        let ended = tour.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{said}");
+        assert!(said.contains("rank 0 ended") && said.contains("signal: 9"), "{said}");
+        all_end(&ranks);
+        assert!(is_empty(dir.path()), "a temporary directory is left");
+    }
+}
+
+#[test]
 fn a_tour_that_is_interrupted_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut tour, ranks) = begin(dir.path());
+    let (mut tour, ranks) = begin(dir.path(), 1);
     let pid = rustix::process::Pid::from_child(&tour);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let status = tour.wait().unwrap();
@@ -222,18 +239,19 @@ fn a_tour_that_is_interrupted_leaves_nothing() {
     assert!(is_empty(dir.path()), "a temporary directory is left");
 }
 
-/// Starts a tour and waits until it has started ranks.
-fn begin(dir: &Path) -> (Child, Vec<u32>) {
+/// Starts a tour and waits until so many ranks of it run at once.
+fn begin(dir: &Path, count: usize) -> (Child, Vec<u32>) {
     let mut tour =
-        command(dir, &["tour"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        command(dir, &["tour"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let begin = Instant::now();
     loop {
-        let ranks = children(tour.id());
-        if !ranks.is_empty() {
+        let mut ranks = children(tour.id());
+        ranks.sort_unstable();
+        if ranks.len() == count {
             return (tour, ranks);
         }
-        assert!(tour.try_wait().unwrap().is_none(), "it ended before it began");
-        assert!(begin.elapsed() < PATIENCE, "no rank was started");
+        assert!(tour.try_wait().unwrap().is_none(), "it ended before");
+        assert!(begin.elapsed() < PATIENCE, "they were not started");
         thread::sleep(Duration::from_millis(2));
     }
 }

@@ -69,3 +69,74 @@ fn tensors(checkpoint: &Checkpoint, trainer: &mut Trainer) -> Result<usize> {
         (values.to_vec(), m.to_vec(), v.to_vec());
     Ok(numbers)
 }
+
+#[cfg(test)]
+mod tests {
+    use waystation_format::Topology;
+    use waystation_store::MemoryFs;
+    use waystation_writer::SessionPlan;
+
+    use super::*;
+    use crate::records::records;
+    use crate::save::Saver;
+    use crate::wire::Peers;
+
+    struct Nobody;
+
+    impl Peers for Nobody {
+        fn send(&mut self, _: usize, _: &[u8]) -> Result<()> {
+            Ok(())
+        }
+
+        fn receive(&mut self, _: usize) -> Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// A run with one checkpoint of one rank after a few steps, and that rank.
+    fn saved() -> (Arc<dyn Store>, String, Digest, Trainer) {
+        let run = MemoryFs::new().store();
+        let plan = SessionPlan::next_in(&run, "tour", 1, Topology(vec![("dp".to_owned(), 1)]));
+        let mut saver = Saver::new(Arc::clone(&run), plan.unwrap());
+        let mut trainer = Trainer::new(Place { rank: 0, ranks: 1 }).unwrap();
+        for _ in 0..3 {
+            trainer.step(&mut Nobody).unwrap();
+        }
+        let saved = saver.save(&trainer, &mut Nobody, &mut |_, _| Ok(())).unwrap();
+        let (name, committed) = saved.unwrap();
+        (run, name, committed.digest, trainer)
+    }
+
+    #[test]
+    fn any_rank_of_any_number_gets_its_own() {
+        let (run, name, digest, trainer) = saved();
+        for ranks in [1, 2, 3, 4, 48] {
+            for rank in 0..ranks {
+                let place = Place { rank, ranks };
+                let (resumed, numbers) = resume(&run, &name, digest, place).unwrap();
+                let owned = resumed.owned();
+                assert_eq!(resumed.step, 3);
+                assert_eq!(resumed.values, trainer.values);
+                assert_eq!(resumed.moments.m, trainer.moments.m[owned.clone()]);
+                assert_eq!(resumed.moments.v, trainer.moments.v[owned.clone()]);
+                assert_eq!(numbers, trainer.values.len() + 2 * owned.len());
+                // Who saves again at once says the same.
+                assert_eq!(records(&resumed).unwrap(), records(&trainer).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_that_cannot_share_a_batch_are_refused() {
+        let (run, name, digest, _) = saved();
+        let (mut resumed, _) = resume(&run, &name, digest, Place { rank: 1, ranks: 5 }).unwrap();
+        assert_eq!(resumed.step(&mut Nobody).unwrap_err().code(), Code::NotExact);
+    }
+
+    #[test]
+    fn another_checkpoint_than_was_decided_on_is_refused() {
+        let (run, name, _, _) = saved();
+        let refused = resume(&run, &name, Digest::of(b"other"), Place { rank: 0, ranks: 1 });
+        assert_eq!(refused.err().map(|e| e.code()), Some(Code::DigestMismatch));
+    }
+}

@@ -156,5 +156,9 @@ mod tests {
         let mean = |losses: &[f32]| losses.iter().sum::<f32>() / losses.len() as f32;
         assert!(mean(&losses[..5]) > 3.0);
         assert!(mean(&losses[230..]) < 2.0);
+        // The same on any machine, however it is compiled: see `math`.
+        let bits: Vec<String> =
+            [0, 19, 239].map(|at| format!("{:08x}", losses[at].to_bits())).to_vec();
+        assert_eq!(bits, ["4058fb38", "401909c3", "3f876506"]);
     }
 }
