@@ -72,20 +72,22 @@ impl Order {
     ///
     /// # Errors
     ///
-    /// [`Code::BadPosition`] under `order.domain` for an n above 2^32, or a number of `rounds`
-    /// that is odd, below 4 or above 1024.
+    /// [`Code::BadPosition`] under `order.domain` for an n above 2^32; [`Code::BadMember`] under
+    /// `order.form` for a number of `rounds` that is odd, below 4 or above 1024.
     pub fn index_shuffle(n: u64, seed: u32, rule: SeedRule, rounds: u64) -> Result<Self> {
-        let bad =
-            |message: String| Err(Error::rule(Code::BadPosition, rule::ORDER_DOMAIN, message));
-        if n > 1 << 32 {
-            return bad(format!("expected n of at most 2^32 for an index shuffle, found {n}"));
-        }
-        match u16::try_from(rounds) {
-            Ok(rounds @ 4..=1024) if rounds.is_multiple_of(2) => {
-                Ok(Self { n, algorithm: Algorithm::IndexShuffle { seed, rule, rounds } })
+        let rounds = match u16::try_from(rounds) {
+            Ok(rounds @ 4..=1024) if rounds.is_multiple_of(2) => rounds,
+            _ => {
+                let message = "expected an even number of rounds from 4 to 1024";
+                let message = format!("{message}, found {rounds}");
+                return Err(Error::rule(Code::BadMember, rule::ORDER_FORM, message));
             }
-            _ => bad(format!("expected an even number of rounds from 4 to 1024, found {rounds}")),
+        };
+        if n > 1 << 32 {
+            let message = format!("expected n of at most 2^32 for an index shuffle, found {n}");
+            return Err(Error::rule(Code::BadPosition, rule::ORDER_DOMAIN, message));
         }
+        Ok(Self { n, algorithm: Algorithm::IndexShuffle { seed, rule, rounds } })
     }
 
     /// The order that a record says, of n elements; `ordinals` are those of an explicit one.
@@ -93,8 +95,8 @@ impl Order {
     /// # Errors
     ///
     /// [`Code::NotExact`] for an order that the specification does not define;
-    /// [`Code::BadPosition`] as [`index_shuffle`](Self::index_shuffle), and for explicit ordinals
-    /// that are not n.
+    /// [`Code::BadPosition`] for explicit ordinals that are not n; and as
+    /// [`index_shuffle`](Self::index_shuffle).
     pub fn of(order: &form::Order, n: u64, ordinals: Option<Arc<[u64]>>) -> Result<Self> {
         match order {
             form::Order::Identity => Ok(Self::identity(n)),
@@ -127,8 +129,7 @@ impl Order {
     }
 
     /// The ordinals at the places of `range`, as far as there are such places, one at a time.
-    /// Each is an error once `budget` is spent: a place costs a step, and where ordinals are drawn
-    /// one after another so does each before it.
+    /// Each is an error once `budget` is spent: a place costs a step beside those of the order.
     pub fn ordinals(
         &self,
         epoch: u64,

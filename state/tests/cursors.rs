@@ -267,6 +267,7 @@ fn tokens(item: &Item) -> u64 {
     match last % 11 {
         0 => 0,
         1 => 70,
+        2 => 1,
         other => other * 3,
     }
 }
@@ -300,13 +301,17 @@ fn d6_packing_loses_and_repeats_nothing() {
             let mut training = packed(&now);
             training.check_canary(now.next.as_ref().unwrap(), &mut lengths).unwrap();
             let mut stop = if kills < 10 { random.below(sequences / 11) } else { u64::MAX };
+            let mut full = None;
             let ended = loop {
                 if stop == 0 {
                     break false;
                 }
                 stop -= 1;
                 match training.next_sequence(&mut lengths).unwrap() {
-                    Some(pieces) => seen.push(pieces),
+                    Some(pieces) => {
+                        seen.push(pieces);
+                        full = Some(training.cursor(10, &mut lengths).unwrap());
+                    }
                     None => break true,
                 }
             };
@@ -314,6 +319,8 @@ fn d6_packing_loses_and_repeats_nothing() {
             assert_eq!(cursor.consumed, Some(seen.len() as u64));
             if ended {
                 assert_eq!(cursor.next.as_ref().unwrap().count, 0);
+                // Tokens that are dropped at the end are not read first.
+                assert!(tail == Tail::Keep || Some(&cursor) == full.as_ref());
                 assert_eq!(packed(&saved(&cursor)).next_sequence(&mut lengths).unwrap(), None);
                 break;
             }
@@ -451,7 +458,7 @@ fn a_hostile_tree_costs_no_more_than_the_budget() {
         let mut cursor = cursor(root);
         cursor.next = kinds()[0].next.clone();
         cursor.next.as_mut().unwrap().count = 65_536;
-        let budget = Budget::new(100_000, 1 << 20);
+        let budget = Budget::new(60_000, 1 << 20);
         let error = check_canary(&cursor, &NoTensors, budget).unwrap_err();
         assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("cursor.canary-steps")));
     };
@@ -466,13 +473,19 @@ fn a_hostile_tree_costs_no_more_than_the_budget() {
     let many = vec![permuted(3, Order::Identity, EpochEnd::Wrap); 1024];
     spent(mixture(many, &[1; 1024], EndsWhen::All));
     // Windows of one item in windows of one item.
-    let list = lanes(60_000, &[1; 60_000], Order::Identity, LaneEnd::Wrap);
+    let list = list_of(60_000);
     spent(shuffle(list.clone(), 1, order.clone(), false));
     let mut deep = list;
     for _ in 0..6 {
         deep = shuffle(deep, 1, order.clone(), false);
     }
     spent(deep.clone());
+    // Each copies the places of all lanes, which is no item but work.
+    let copying = Budget::new(90_000, 1 << 22);
+    let mut copied = walk_with(&cursor(shuffle(list_of(60_000), 1, order.clone(), false)), copying);
+    let error = copied.find_map(Result::err).unwrap();
+    assert_eq!(error.rule_id(), Some("cursor.canary-steps"));
+    assert!(copied.budget().steps() < 3000);
     for _ in 0..3 {
         deep = shuffle(deep, 1, order.clone(), false);
     }
@@ -484,6 +497,24 @@ fn a_hostile_tree_costs_no_more_than_the_budget() {
     leaf.order = Order::Explicit(waystation_format::records::cursor::Numbers::List(vec![0, 0]));
     leaf.lanes = vec![(2, 0)];
     assert_eq!(walk(&cursor(none)).count(), 0);
+}
+
+fn list_of(lanes: u64) -> Node {
+    trees::lanes(lanes, &vec![1; lanes as usize], Order::Identity, LaneEnd::Wrap)
+}
+
+fn walk_with(cursor: &Cursor, budget: Budget) -> Walk {
+    Walk::new(cursor, &NoTensors, budget).unwrap()
+}
+
+/// One lane goes on where all others have ended: the others are not asked every time.
+#[test]
+fn ended_lanes_cost_nothing() {
+    let mut shards = vec![1; 60_000];
+    shards[0] = 100_000;
+    let root = trees::lanes(60_000, &shards, Order::Identity, LaneEnd::Stop);
+    let walk = walk_with(&cursor(root), Budget::new(2 * 160_000 + 60_010, 1 << 20));
+    assert_eq!(walk.map(Result::unwrap).count(), 159_999);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_distributed_sampler_is_a_padded_order() {
 fn the_large_form() {
     let order = Order::randperm(214_748_364, 42, SeedRule::Seed);
     let first: Vec<u64> =
-        order.ordinals(9, 0..4, Budget::of_validator()).map(Result::unwrap).collect();
+        order.ordinals(9, 0..4, Budget::new(1 << 28, 1 << 30)).map(Result::unwrap).collect();
     assert_eq!(first, [85_514_504, 93_417_259, 199_404_010, 60_269_803]);
 }
 
@@ -100,9 +100,14 @@ fn work_is_refused_beyond_the_budget() {
 
     let grain = Order::index_shuffle(1 << 32, 1, SeedRule::Seed, 4).unwrap();
     assert_eq!(grain.ordinals(0, 0..100, Budget::new(200, 0)).filter(Result::is_ok).count(), 100);
-    for (n, rounds) in [((1 << 32) + 1, 4), (9, 3), (9, 2), (9, 1026)] {
-        let error = Order::index_shuffle(n, 1, SeedRule::Seed, rounds).unwrap_err();
-        assert_eq!((error.code(), error.rule_id()), (Code::BadPosition, Some("order.domain")));
+    // A block of 18 rounds is 5 steps, an element of 2^32 one block.
+    let slow = Order::index_shuffle(1 << 32, 1, SeedRule::Seed, 18).unwrap();
+    assert_eq!(slow.ordinals(0, 0..100, Budget::new(60, 0)).filter(Result::is_ok).count(), 10);
+    let wide = Order::index_shuffle((1 << 32) + 1, 1, SeedRule::Seed, 4).unwrap_err();
+    assert_eq!((wide.code(), wide.rule_id()), (Code::BadPosition, Some("order.domain")));
+    for rounds in [3, 2, 5, 1026] {
+        let error = Order::index_shuffle(9, 1, SeedRule::Seed, rounds).unwrap_err();
+        assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("order.form")));
     }
 }
 

@@ -147,9 +147,8 @@ impl Builder<'_> {
         Order::of(order, n, ordinals).map_err(|error| error.at_pointer(place))
     }
 
-    /// For the numbers of a tensor, which take a step each.
+    /// For the numbers of a tensor.
     fn hold(&mut self, count: u64) -> Result<()> {
-        self.budget.take(count)?;
         self.budget.hold(arith::mul(count, 8, "bytes of a tensor of numbers")?)
     }
 }

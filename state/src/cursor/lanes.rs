@@ -3,6 +3,7 @@
 //! It knows whose turn it is and where each lane goes after a shard. Which shard stands where is
 //! the order's business.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use waystation_format::records::cursor::{Item, LaneEnd, ShardedLanes};
@@ -21,7 +22,7 @@ pub(super) struct Lanes {
     shards: Arc<[(u64, u64)]>,
     drawn: Epoch,
     /// Lanes that have a record.
-    alive: usize,
+    alive: BTreeSet<u64>,
     /// Whether an epoch has a record at all.
     any: bool,
     last: u64,
@@ -45,13 +46,13 @@ impl Lanes {
             shards.push((*records, before));
             before = counted(arith::add(before, *records, "records of all shards")?)?;
         }
-        budget.take(node.n)?;
         let shards: Arc<[(u64, u64)]> = shards.into();
         let any = order.gives_any(|shard| records_of(&shards, shard) > 0);
         let drawn = order.epoch(node.epoch);
-        let mut leaf = Self { node, order, shards, drawn, alive: 0, any, last: 0, weight };
-        for lane in 0..leaf.node.lanes.len() {
-            let Some((place, record)) = leaf.node.lanes.get(lane).copied() else { break };
+        let mut leaf =
+            Self { node, order, shards, drawn, alive: BTreeSet::new(), any, last: 0, weight };
+        for lane in 0..leaf.lanes() {
+            let (place, record) = leaf.lane_at(lane);
             if place >= leaf.node.n {
                 continue;
             }
@@ -64,31 +65,27 @@ impl Lanes {
                 let error = Error::rule(Code::BadPosition, rule::CURSOR_LANE_RECORD, message);
                 return Err(error.at_pointer(format!("{path}/lanes/{lane}/1")));
             }
-            leaf.alive = leaf.alive.saturating_add(1);
+            leaf.alive.insert(lane);
         }
         Ok(leaf)
     }
 
     pub(super) fn has_next(&self) -> bool {
-        self.alive > 0 || (self.any && self.node.epoch_end == LaneEnd::Wrap)
+        !self.alive.is_empty() || (self.any && self.node.epoch_end == LaneEnd::Wrap)
     }
 
     pub(super) fn next(&mut self, budget: &mut Budget) -> Result<Option<Item>> {
         if !self.has_next() {
             return Ok(None);
         }
-        if self.alive == 0 {
+        if self.alive.is_empty() {
             self.begin_epoch(budget)?;
         }
         let lanes = self.lanes();
-        let mut lane = self.node.next_lane;
-        let (place, record) = loop {
-            budget.take(1)?;
-            match self.lane_at(lane) {
-                (place, record) if place < self.node.n => break (place, record),
-                _ => lane = lane.saturating_add(1).checked_rem(lanes).unwrap_or(0),
-            }
-        };
+        // The first that has a record, cyclically.
+        let on = self.alive.range(self.node.next_lane..).next();
+        let Some(lane) = on.or_else(|| self.alive.first()).copied() else { return Ok(None) };
+        let (place, record) = self.lane_at(lane);
         let shard = self.drawn.at(place, budget)?;
         let (records, before) = self.shard(shard);
         let after = record.saturating_add(1);
@@ -98,7 +95,7 @@ impl Lanes {
             let to = self.occupied(place.saturating_add(lanes), budget)?;
             self.set_lane(lane, (to, 0));
             if to >= self.node.n {
-                self.alive = self.alive.saturating_sub(1);
+                self.alive.remove(&lane);
             }
         }
         self.last = lane;
@@ -135,7 +132,7 @@ impl Lanes {
             let place = self.occupied(lane, budget)?;
             self.set_lane(lane, (place, 0));
             if place < self.node.n {
-                self.alive = self.alive.saturating_add(1);
+                self.alive.insert(lane);
             }
         }
         Ok(())

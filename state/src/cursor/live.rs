@@ -66,7 +66,7 @@ impl Live {
         }
     }
 
-    /// What [`to_node`](Self::to_node) costs, in steps.
+    /// Integers that [`to_node`](Self::to_node) copies.
     pub(super) fn weight(&self) -> u64 {
         match self {
             Self::Permuted(leaf) => leaf.weight(),

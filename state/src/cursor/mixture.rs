@@ -69,7 +69,6 @@ impl Mixed {
         if !self.has_next(budget)? {
             return Ok(None);
         }
-        budget.take(u64::try_from(self.children.len()).unwrap_or(u64::MAX))?;
         let Some(chosen) = self.chosen() else { return Ok(None) };
         let (Some(child), Some(count)) =
             (self.children.get_mut(chosen), self.deficit.taken.get_mut(chosen))

@@ -11,6 +11,9 @@ use super::live::Live;
 use super::{Taken, Tensors, build, bump, check_count, compare, counted, not_computed};
 use crate::Budget;
 
+/// Integers of a child that are copied in a step.
+const COPIED: u64 = 64;
+
 /// The sequences of a cursor whose root is a pack over a computed child, from the one that comes
 /// next.
 #[derive(Clone, Debug)]
@@ -71,7 +74,7 @@ impl Packed {
         }
         let before = match self.pack.tail {
             Tail::Drop => {
-                self.budget.take(self.child.weight())?;
+                self.budget.take(self.child.weight().div_ceil(COPIED))?;
                 Some(Box::new((self.child.to_node(), self.rest.clone())))
             }
             Tail::Keep => None,

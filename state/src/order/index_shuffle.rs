@@ -14,6 +14,8 @@ pub(super) struct IndexShuffle {
     /// w: bits of half a block, 8 to 16.
     half: u32,
     keys: Vec<u32>,
+    /// That a block costs: one for each four rounds.
+    steps: u64,
 }
 
 impl IndexShuffle {
@@ -22,7 +24,8 @@ impl IndexShuffle {
         let last = n.saturating_sub(1);
         let bits = 64_u32.saturating_sub(last.saturating_sub(1).leading_zeros());
         let half = bits.div_ceil(2).clamp(8, 16);
-        Self { last, half, keys: seed_sequence(seed, usize::from(rounds)) }
+        let steps = u64::from(rounds).div_ceil(4);
+        Self { last, half, keys: seed_sequence(seed, usize::from(rounds)), steps }
     }
 
     /// The element at a place below n.
@@ -32,7 +35,7 @@ impl IndexShuffle {
         }
         let mut block = place;
         loop {
-            budget.take(1)?;
+            budget.take(self.steps)?;
             block = self.next(block);
             // Some block is: the cipher permutes blocks, so the walk comes back to where it began.
             if block <= self.last {

@@ -157,7 +157,6 @@ fn domain(order: &Order, n: u64, limit: u64, of_records: bool) -> Result<()> {
         let message = format!("expected n of at most the {limit} records of the source, found {n}");
         return Err(bad(message).in_member("n"));
     }
-    check_rounds(order)?;
     match order {
         Order::GrainIndexShuffle { .. } if n > 1 << 32 => {
             let message = format!("expected n of at most 2^32 for an index shuffle, found {n}");
@@ -173,21 +172,6 @@ fn domain(order: &Order, n: u64, limit: u64, of_records: bool) -> Result<()> {
                 return Err(bad(message).in_member("ordinals"));
             }
             Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Two rounds are one exchange of halves, and fewer than four do not mix.
-fn check_rounds(order: &Order) -> Result<()> {
-    match order {
-        Order::GrainIndexShuffle { rounds, .. }
-            if !(4..=1024).contains(rounds) || !rounds.is_multiple_of(2) =>
-        {
-            let message =
-                format!("expected an even number of rounds from 4 to 1024, found {rounds}");
-            let error = Error::rule(Code::BadPosition, rule::ORDER_DOMAIN, message);
-            Err(error.in_member("rounds"))
         }
         _ => Ok(()),
     }
@@ -327,7 +311,6 @@ fn window_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
         let error = Error::rule(Code::BadPosition, rule::CURSOR_REPLAY, message);
         return Err(error.in_member("replay"));
     }
-    check_rounds(&order).map_err(|error| error.in_member("order"))?;
     Ok(Node::WindowShuffle(WindowShuffle { anchor, index, order, replay, reverse, window }))
 }
 
@@ -337,7 +320,6 @@ fn stored_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
     kind(&mut members)?;
     let order = members.required("order", of_window)?;
     members.end()?;
-    check_rounds(&order).map_err(|error| error.in_member("order"))?;
     Ok(Node::StoredShuffle(StoredShuffle { buffer, child, order }))
 }
 

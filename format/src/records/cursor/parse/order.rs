@@ -77,7 +77,7 @@ fn read(value: &Value, n: impl FnOnce(&mut Members<'_>) -> Result<()>) -> Result
             Order::TorchRandpermCpu { seed, seed_rule: members.required("seed_rule", seed_rule)? }
         }
         OrderAlgorithm::GrainIndexShuffle => {
-            let rounds = members.required("rounds", |value| ORDER.count(value))?;
+            let rounds = members.required("rounds", rounds)?;
             let seed = members.required("seed", |value| seed(value, u64::from(u32::MAX)))?;
             Order::GrainIndexShuffle {
                 seed: u32::try_from(seed).unwrap_or(u32::MAX),
@@ -117,6 +117,17 @@ fn seed(value: &Value, most: u64) -> Result<u64> {
         .to_u64()
         .filter(|seed| *seed <= most)
         .ok_or_else(|| ORDER.bad(format!("expected a seed from 0 to {most}, found another")))
+}
+
+/// Two rounds are one exchange of halves, and fewer than four do not mix.
+fn rounds(value: &Value) -> Result<u64> {
+    match ORDER.count(value)? {
+        rounds if (4..=1024).contains(&rounds) && rounds.is_multiple_of(2) => Ok(rounds),
+        rounds => {
+            let message = "expected an even number of rounds from 4 to 1024";
+            Err(ORDER.bad(format!("{message}, found {rounds}")))
+        }
+    }
 }
 
 fn seed_rule(value: &Value) -> Result<SeedRule> {
