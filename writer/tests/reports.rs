@@ -14,7 +14,7 @@
 //! | NVIDIA-NeMo/Megatron-Bridge#5988 | `streams::ranks_that_are_new_get_streams_of_their_own_and_say_so_when_saved` |
 //! | modelscope/ms-swift#9935 | `streams::a_stream_that_a_sampler_seeds_again_is_seen_before_the_first_step` |
 //! | huggingface/transformers#14994 (#14554) | `streams::fewer_ranks_are_refused_or_graded_and_never_only_logged` |
-//! | huggingface/transformers#17032 | `streams::at_the_end_of_an_epoch_streams_are_restored_like_anywhere` |
+//! | huggingface/transformers#17032 | `streams::at_the_end_of_an_epoch_streams_are_restored_as_anywhere_else` |
 //! | huggingface/transformers#34631, #40500; redai-studio/Relax#317 | `streams::a_numpy_state_travels_without_a_pickle_and_one_that_is_a_pickle_is_an_error` |
 //! | pytorch/pytorch#130613 | `streams::a_state_of_mps_has_its_position_or_is_refused` |
 //! | huggingface/lerobot#4014 | `streams::a_stream_that_was_not_saved_is_named_and_refused` |

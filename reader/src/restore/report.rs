@@ -22,19 +22,29 @@ pub(super) struct Report<'o> {
     place: Option<&'o Place>,
     options: &'o RestoreOptions,
     graded: Vec<Graded>,
-    /// The first thing that is not good enough.
-    refused: Option<Error>,
+    /// What is not good enough, each record once.
+    refused: Vec<Refusal>,
 }
+
+/// A record that is not good enough, and why.
+struct Refusal {
+    key: RecordKey,
+    rule: &'static str,
+    message: String,
+}
+
+/// Refused records that an error about the first of them names besides.
+const NAMED: usize = 8;
 
 impl<'o> Report<'o> {
     pub(super) fn new(place: Option<&'o Place>, options: &'o RestoreOptions) -> Self {
-        Self { place, options, graded: Vec::new(), refused: None }
+        Self { place, options, graded: Vec::new(), refused: Vec::new() }
     }
 
     /// The grades, unless one of them is worse than was demanded.
     pub(super) fn finish(self) -> Result<Vec<Graded>> {
-        match self.refused {
-            Some(error) if self.place.is_some() => Err(error),
+        match self.refused.split_first() {
+            Some((first, others)) if self.place.is_some() => Err(first.error(others)),
             _ => Ok(self.graded),
         }
     }
@@ -88,15 +98,32 @@ impl<'o> Report<'o> {
             "expected at least the grade {worst} for {} {:?}, found {grade}: {reason}",
             key.kind, key.name
         );
-        self.refuse(Error::rule(Code::NotExact, rule::RESTORE_DEMAND, message));
+        self.refuse(key, rule::RESTORE_DEMAND, message);
     }
 
-    /// Keeps the first refusal.
-    pub(super) fn refuse(&mut self, error: Error) {
-        self.refused.get_or_insert(error);
+    /// Keeps the first refusal of each record; those of one record come one after the other.
+    pub(super) fn refuse(&mut self, key: &RecordKey, rule: &'static str, message: String) {
+        if self.refused.last().is_none_or(|last| last.key != *key) {
+            self.refused.push(Refusal { key: key.clone(), rule, message });
+        }
     }
 
     fn push(&mut self, key: &RecordKey, grade: Grade, reason: Option<String>) {
         self.graded.push(Graded { key: key.clone(), grade, reason });
+    }
+}
+
+impl Refusal {
+    /// Who mends one record at a time wants to know of the others.
+    fn error(&self, others: &[Self]) -> Error {
+        let mut message = self.message.clone();
+        for (index, Self { key, .. }) in others.iter().take(NAMED).enumerate() {
+            let before = if index == 0 { "; refused too: " } else { ", " };
+            message.push_str(&format!("{before}{} {:?}", key.kind, key.name));
+        }
+        if others.len() > NAMED {
+            message.push_str(", and more");
+        }
+        Error::rule(Code::NotExact, self.rule, message).in_record(self.key.key())
     }
 }

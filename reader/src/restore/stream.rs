@@ -118,7 +118,7 @@ fn reshaped(
                     "expected the axes of the stream {:?} unchanged, as it requires: {reason}",
                     restored.name
                 );
-                report.refuse(Error::rule(Code::NotExact, rule::RESTORE_REQUIRE, message));
+                report.refuse(key, rule::RESTORE_REQUIRE, message);
             }
             format!("{reason}, and the stream requires it")
         }

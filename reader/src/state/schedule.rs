@@ -24,8 +24,9 @@ pub(crate) fn check_schedule(schedule: &Schedule) -> Result<()> {
         };
         if !agrees {
             let message = format!(
-                "expected {expected:e} at position {} of {}, found {:e}",
+                "expected {expected:e} after {} {} of {}, found {:e}",
                 schedule.position,
+                schedule.unit.as_str(),
                 computed.algorithm,
                 line.last_value.to_f64()
             );

@@ -225,6 +225,8 @@ fn fewer_ranks_are_refused_or_graded_and_never_only_logged() {
         let mut job = Job::new(&was);
         for dp in 0..4 {
             job = job.record_at(0, &[("dp", dp)], "cuda", rng(&cuda(dp, 0), on_reshape));
+            let python = rng(&cuda(dp, 4), OnReshape::Reinit);
+            job = job.record_at(0, &[("dp", dp)], "python", python);
         }
         job.save()
     };
@@ -235,9 +237,13 @@ fn fewer_ranks_are_refused_or_graded_and_never_only_logged() {
         let error = restore(&checkpoint, &at).unwrap_err();
         assert_eq!(error.code(), Code::NotExact, "{on_reshape:?}");
         assert!(error.message().contains("axis \"dp\" had 4 places and has 2"), "{error}");
+        // All that are refused are named at once.
+        assert!(error.message().ends_with("; refused too: rng \"python\""), "{error}");
+        let first = r#"["rng","cuda",[["dp",0]]]"#;
+        assert_eq!(error.location().record.as_deref(), Some(first));
         // Who does without it finds it in the report, with the reason.
         let mut options = bringing_corpus();
-        options.leave_out.insert("cuda".to_owned());
+        options.leave_out.extend(["cuda", "python"].map(str::to_owned));
         let restored = checkpoint.restore(&at, &options).unwrap();
         let (grade, reason) = grade(&restored, "rng", "cuda");
         let expected = if on_reshape == OnReshape::Fork { Grade::Fork } else { Grade::None };
@@ -251,7 +257,7 @@ fn fewer_ranks_are_refused_or_graded_and_never_only_logged() {
 
 /// huggingface/transformers#17032: checkpoints at the end of an epoch did not load the streams.
 #[test]
-fn at_the_end_of_an_epoch_streams_are_restored_like_anywhere() {
+fn at_the_end_of_an_epoch_streams_are_restored_as_anywhere_else() {
     let stream = cuda(42, 8000);
     let at_end = cursor(shuffled(1, 2, CORPUS), 3 * CORPUS);
     let job = Job::new(&[]).record("cuda", rng(&stream, OnReshape::Require));
