@@ -2,8 +2,9 @@
 
 import hashlib
 import unittest
+from unittest import mock
 
-from waystation_reader import cursors, nodes, orders
+from waystation_reader import cursors, nodes, orders, rng
 from waystation_reader.refusal import Refusal
 
 SOURCE = {"records": 10, "sha256": "0" * 64}
@@ -73,6 +74,17 @@ class Orders(unittest.TestCase):
             self.order("torch.randperm-cpu", 100, budget=99, seed=9, seed_rule="seed")
         with self.assertRaises(Refusal):
             orders.Order(order.value, orders.Budget(10**6)).at(0, 214748364, 0)
+
+    def test_torch_beyond_32_bits(self):
+        """Each element goes to where the draw says, and what stood there to the end."""
+        with mock.patch("waystation_reader.orders._WIDE", 50):
+            found = self.order("torch.randperm-cpu", 50, seed=9, seed_rule="seed")
+        outputs, expected = rng.draw("mt19937", rng.mt_of_word(9), 100), []
+        for high, low in zip(outputs[::2], outputs[1::2]):
+            place = (high * 2**32 + low) % (len(expected) + 1)
+            expected.insert(place, len(expected))
+            expected.append(expected.pop(place + 1) if place + 1 < len(expected) else expected.pop())
+        self.assertEqual(found, expected)
 
     def test_grain(self):
         """What Grain's index_shuffle gave, and what std::seed_seq did."""

@@ -211,6 +211,21 @@ FORMS = [
     (("cursor", "pack"), ["algorithm"], "best-fit", "bad-member", SHAPE),
     (("cursor", "pack"), ["length"], 0, "bad-member", "cursor.form"),
 ]
+# Of a form that is right, whatever else becomes wrong: (record, path in its value, new value).
+OPENS = [
+    (C, ["order"], GRAIN), (C, ["order"], GRAIN | {"rounds": 1024, "seed": 2**32 - 1}),
+    (C, ["order"], TORCH | {"seed": {"int": "18446744073709551615"}}), (C, ["order"], TORCH | {"n": 10}),
+    (C, ["order"], {"algorithm": "explicit", "n": 11, "ordinals": [9] * 11}), (C, ["consumed"], 2**53 - 1),
+    (C, ["order"], {"algorithm": "python.shuffle", "n": 10, "more": {}}), (C, ["epoch_end"], {"rule": "drop-last", "unit": 10}),
+    (C, ["next"], {"count": 65536, "first": [0, 1, [0, 2], 3], "sha256": "0" * 64}), (C, ["partition", "axes"], []),
+    (MIXED, ["replay"], 2), (MIXED, ["anchor", "selection"], {"algorithm": "random", "weights": []}),
+    (MIXED, ["anchor", "selection", "weights", 0], 2**32 - 1), (LANES, ["lanes"], [[2, 0], [3, 0]]),
+    (LANES, ["source", "shards"], [3, 0]), (("cursor", "pack"), ["leftover"], None), (("cursor", "pack"), ["leftover", 2], 99),
+    (("cursor", "opaque"), ["next"], {"count": 0, "first": [], "sha256": "0" * 64}),
+    (R, ["next_raw"], ["0" * 16] * 64), (R, ["state"], "00" * 8192), (BIG, ["caches"], [{"bits": "", "kind": "x"}]),
+    (R, ["fork"], {"coordinate": [], "manifest": "0" * 64, "step": 999999999999}), (LR, ["parameters", "map", 2, 1], 100),
+    (("scaler", "amp"), ["hysteresis"], 0), (LR, ["algorithm"], "other"), (O, ["steps"], []),
+]
 # Seen by a validator only, or by who restores the record.
 DEEP = [
     (("progress", "main"), ["optimizer_step"], 999, "state-disagree", "progress.step"),
@@ -274,6 +289,13 @@ class Rules(unittest.TestCase):
                 self.assertIn((code, rule), [(refusal.code, refusal.rule) for refusal in found])
                 self.assertTrue(opened.pointer.startswith(f"/records/{at(*who)}/value"), opened.pointer)
 
+    def test_right_forms(self):
+        for who, path, new in OPENS:
+            with self.subTest(who=who, path=path, new=str(new)[:60]):
+                bent = copy.deepcopy(records()[at(*who)])
+                put(bent["value"], path, new)
+                forms_of.check(bent, TOPOLOGY)
+
     def test_deep(self):
         for who, path, new, code, rule in DEEP:
             with self.subTest(who=who, path=path, new=str(new)[:60]):
@@ -312,7 +334,7 @@ class Rules(unittest.TestCase):
 
     def test_schedules(self):
         for algorithm, position, value, parameters in (
-            ("constant", 7, 3.0, {}),
+            ("constant", 0, 3.0, {}),
             ("linear-warmup", 5, 1.5, {"warmup": 10}),
             ("linear-warmup", 10, 3.0, {"warmup": 10}),
             ("linear-warmup", 0, 3.0, {"warmup": 0}),

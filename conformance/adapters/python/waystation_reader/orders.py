@@ -39,10 +39,14 @@ class Order:
         return seed + epoch if self.value["seed_rule"] == "seed+epoch" else seed
 
 
+# From so many on, PyTorch draws otherwise.
+_WIDE = 214748364
+
+
 def _randperm(order, epoch, n):
     state = rng.mt_of_word(order.seed(epoch))
     drawn = array("I")
-    if n >= 214748364:
+    if n >= _WIDE:
         order.budget.spend(n)
         for i in range(n):
             high, low = rng.draw("mt19937", state, 2)

@@ -1,6 +1,6 @@
 """What chapters 16 to 18 say of records beyond their form: with the tensors that they name, and with one another.
 
-`check_record` is depth R, what one who restores a record has to check; `check_agreement` is what a validator does in addition.
+`check_record` and `Join` are depth R, what one who restores a record has to check; `check_all` is what a validator does.
 """
 
 import sys
