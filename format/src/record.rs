@@ -1,7 +1,7 @@
 //! Records: what a training job's state holds beside tensors, under a kind, a name and a place.
 //!
 //! It knows a record's frame, its key, its order and its grid. What stands in `value` is carried
-//! as canonical JSON; what it says is the business of [`records`](crate::records).
+//! as canonical JSON; what it says is the business of [`records`].
 
 use crate::common::{Coordinate, Topology, encode_coordinate, parse_coordinate, read_name};
 use crate::identity::check_name;

@@ -483,6 +483,26 @@ fn a_stream_of_an_unknown_algorithm_is_carried() {
     }
 }
 
+/// A record is made before its topology is known; the part that holds it knows.
+#[test]
+fn the_axes_of_a_cursor_are_held_against_the_topology_of_its_part() {
+    let cursor = |axis: &str| {
+        let text = format!(
+            r#"{{"fingerprint":{{"map":[]}},"kind":"opaque","media_type":"x","partition":{{"axes":["{axis}"],"batch":8,"rule":"contiguous"}},"state":null}}"#
+        );
+        let value = Tree::parse(&text).unwrap();
+        let record = Record::new("cursor", "train", Vec::new(), &value).unwrap();
+        let mut content = fixture::content();
+        content.records = vec![record];
+        content.into_part()
+    };
+    cursor("dp").unwrap();
+    let error = cursor("pp").unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::BadMember, Some("cursor.partition")));
+    let pointer = error.location().pointer.as_deref();
+    assert_eq!(pointer, Some("/records/0/value/partition/axes/0"));
+}
+
 #[test]
 fn every_registered_kind_has_a_form_and_no_other() {
     let empty = Tree::parse("{}").unwrap();
