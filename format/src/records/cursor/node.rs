@@ -109,7 +109,7 @@ pub struct ShardedLanes {
 /// Items of several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mixture {
-    /// 1 to [`MIXTURE_CHILDREN`].
+    /// 1 to 1024.
     pub children: Vec<Node>,
     /// Whose turn it is.
     pub selection: Selection,
