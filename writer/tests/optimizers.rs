@@ -114,10 +114,11 @@ fn resharded(from: &Arc<dyn Store>, writers: u32) -> Arc<dyn Store> {
     to
 }
 
-/// Dtype, shape, axes and bytes of every tensor.
-fn tensors(
-    checkpoint: &Checkpoint,
-) -> Vec<(String, Dtype, Vec<u64>, Option<Vec<Option<u8>>>, Vec<u8>)> {
+/// A tensor as a reader gives it: key, dtype, shape, axes, bytes.
+type Given = (String, Dtype, Vec<u64>, Option<Vec<Option<u8>>>, Vec<u8>);
+
+/// Every tensor.
+fn tensors(checkpoint: &Checkpoint) -> Vec<Given> {
     let entries = checkpoint.entries().map(Result::unwrap);
     entries
         .map(|entry| {

@@ -2118,7 +2118,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[],
         chapter: "18-data-cursors.md",
-        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window.",
+        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, and for each child or lane looked at on the way.",
     },
     RuleInfo {
         id: ORDER_FORM,
@@ -2206,7 +2206,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::CanaryMismatch],
         chapter: "19-restoring.md",
-        text: "A loader MUST compare the canary of everything that it restores before it hands it out.",
+        text: "A loader MUST compare the canary of everything that it restores before it hands it out. A cursor whose canary costs more than its caller allows is not restored: it is graded `none`. A caller may allow any amount.",
     },
     RuleInfo {
         id: RESTORE_NEVER_ROUND,
