@@ -483,9 +483,8 @@ fn a_hostile_tree_costs_no_more_than_the_budget() {
     // Each copies the places of all lanes, which is no item but work.
     let copying = Budget::new(90_000, 1 << 22);
     let mut copied = walk_with(&cursor(shuffle(list_of(60_000), 1, order.clone(), false)), copying);
-    let error = copied.find_map(Result::err).unwrap();
-    assert_eq!(error.rule_id(), Some("cursor.canary-steps"));
-    assert!(copied.budget().steps() < 3000);
+    assert!(copied.by_ref().take_while(Result::is_ok).count() < 100);
+    assert_eq!(copied.next().unwrap().unwrap_err().rule_id(), Some("cursor.canary-steps"));
     for _ in 0..3 {
         deep = shuffle(deep, 1, order.clone(), false);
     }
