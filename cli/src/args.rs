@@ -414,8 +414,8 @@ pub(crate) struct Unpin {
 /// Train a small model with several processes, kill them in mid-save, resume, and compare bit for bit.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Needs nothing and takes seconds: the text that is learnt comes with the program. Exit status 1 when anything differs
-from the same training without interruption.
+Needs no input: the text that is learnt comes with the program. Takes seconds. Exit status 1 when
+anything differs from the same training without interruption.
 
 Examples:
   waystation tour

@@ -109,7 +109,7 @@ fn introduce(tell: &mut Teller<'_>, parameters: usize) -> Result<()> {
     tell.paragraph(&format!(
         "The network has {} parameters (numbers to learn). A training takes {STEPS} steps of \
          {BATCH} samples, in an order shuffled anew in every epoch; at each step some units are \
-         dropped at random (dropout).",
+         dropped at random (dropout). Its loss says how wrong its guesses are.",
         grouped(parameters)
     ))
 }
@@ -128,7 +128,8 @@ fn killed(run: &Launcher<'_>, tell: &mut Teller<'_>) -> Result<(JobReport, KillR
     tell.heading(2, &format!("The same training on {ranks} processes, killed in mid-save"))?;
     tell.under(&format!(
         "Each process (\"rank\") works on {} of the {BATCH} samples of a step, and keeps the \
-         optimizer's memory of one part in {ranks} of the parameters. Every {SAVE_EVERY} steps they \
+         optimizer's memory (two running means a parameter) of one part in {ranks} of the \
+         parameters. Every {SAVE_EVERY} steps they \
          save a checkpoint: each writes files of its own, and only when all have done so does one \
          of them add the commit file, which makes it a checkpoint.",
         BATCH.checked_div(ranks).unwrap_or(0)
@@ -262,19 +263,25 @@ fn conclude(
         }
     }
     tell.line("")?;
-    try_next(options, last, tell)
+    try_next(report, options, last, tell)
 }
 
-fn try_next(options: &Options, [expected, found]: [&str; 2], tell: &mut Teller<'_>) -> Result<()> {
+fn try_next(
+    report: &Report,
+    options: &Options,
+    [expected, found]: [&str; 2],
+    tell: &mut Teller<'_>,
+) -> Result<()> {
     let Some(home) = &options.keep else {
         return tell.line("The files are gone. To look at them: waystation tour --keep DIR");
     };
     let home = home.display();
+    let resumed = report.jobs.iter().find_map(|job| job.resumed_from.as_deref()).unwrap_or(found);
     tell.line("Look for yourself:")?;
     for command in [
         format!("waystation list {home}/run"),
-        format!("waystation inspect {home}/run/{found} --tensors --state"),
-        format!("waystation verify {home}/run/{found}"),
+        format!("waystation verify {home}/run/{}    # what the kill left", report.kill.attempt),
+        format!("waystation inspect {home}/run/{resumed} --tensors --state"),
         format!("waystation diff {home}/reference/{expected} {home}/run/{found}"),
     ] {
         tell.item(&command)?;
