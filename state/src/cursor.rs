@@ -220,7 +220,7 @@ pub fn check_canary(cursor: &Cursor, tensors: &dyn Tensors, budget: Budget) -> R
     if next.count == 0 {
         return match walk.has_next()? {
             false => Ok(true),
-            true => Err(mismatch("a canary of at least 1 item, for there are more", "0", "/count")),
+            true => Err(mismatch("no item to come", "some", "/count")),
         };
     }
     compare(next, &walk.canary(next.count)?).map(|()| true)
@@ -230,25 +230,25 @@ pub fn check_canary(cursor: &Cursor, tensors: &dyn Tensors, budget: Budget) -> R
 fn compare(next: &Canary, found: &Canary) -> Result<()> {
     for (index, (said, comes)) in next.first.iter().zip(&found.first).enumerate() {
         if said != comes {
-            let comes = format!("item {index} to be {:?}", comes.integers());
-            let said = format!("{:?}", said.integers());
-            return Err(mismatch(&comes, &said, &format!("/first/{index}")));
+            let said = format!("item {index} to be {:?}", said.integers());
+            let comes = format!("{:?}", comes.integers());
+            return Err(mismatch(&said, &comes, &format!("/first/{index}")));
         }
     }
     if next.count != found.count {
-        let comes = format!("a canary of the {} items that there are", found.count);
-        return Err(mismatch(&comes, &next.count.to_string(), "/count"));
+        let said = format!("{} items to come", next.count);
+        return Err(mismatch(&said, &found.count.to_string(), "/count"));
     }
     if next.sha256 != found.sha256 {
-        let comes = format!("sha256 {}", found.sha256);
-        return Err(mismatch(&comes, &next.sha256.to_string(), "/sha256"));
+        let said = format!("items of sha256 {}", next.sha256);
+        return Err(mismatch(&said, &found.sha256.to_string(), "/sha256"));
     }
     Ok(())
 }
 
 #[cold]
-fn mismatch(expected: &str, found: &str, pointer: &str) -> Error {
-    let message = format!("expected {expected}, found {found}");
+fn mismatch(recorded: &str, given: &str, pointer: &str) -> Error {
+    let message = format!("expected {recorded}, as recorded; the cursor gives {given}");
     let error = Error::rule(Code::CanaryMismatch, rule::CURSOR_CANARY, message);
     error.at_pointer(format!("/next{pointer}"))
 }
