@@ -483,7 +483,8 @@ fn a_hostile_tree_costs_no_more_than_the_budget() {
     // Each copies the places of all lanes, which is no item but work.
     let copying = Budget::new(20_000, 1 << 22);
     let mut copied = walk_with(&cursor(shuffle(list_of(8_000), 1, order.clone(), false)), copying);
-    assert!(copied.by_ref().take_while(Result::is_ok).count() < 110);
+    let count = copied.by_ref().take_while(Result::is_ok).count();
+    assert!(count < 110, "{count}");
     assert_eq!(copied.next().unwrap().unwrap_err().rule_id(), Some("cursor.canary-steps"));
     for _ in 0..3 {
         deep = shuffle(deep, 1, order.clone(), false);
