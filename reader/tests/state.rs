@@ -172,6 +172,35 @@ fn each_breach_of_state_is_found_where_it_is() {
 }
 
 #[test]
+fn what_is_right_by_itself_and_strange_together_is_noted() {
+    let notes = |making: &Making| -> Vec<String> {
+        let report = verify(&making.store(), &VerifyOptions::default()).unwrap();
+        assert!(report.ok, "{:?}", report.findings);
+        report.notes.iter().map(ToString::to_string).collect()
+    };
+    let schedule = |position: u64| {
+        format!(
+            r#"{{"algorithm":"vendor/x","last_value":[],"parameters":{{"map":[]}},"position":{{"unit":"optimizer_steps","value":{position}}}}}"#
+        )
+    };
+    let with = |samples: u64, position: u64, second: u64| {
+        let progress = format!(r#"{{"optimizer_step":1000,"samples":{samples}}}"#);
+        Making::new(2)
+            .record("progress", "main", &progress)
+            .record("schedule", "lr", &schedule(position))
+            .record("cursor", "train", &cursor(8, &[8, 9]))
+            .record_at(&[("dp", 0)], "rng", "dropout", &rng(1, "fork"))
+            .record_at(&[("dp", 1)], "rng", "dropout", &rng(second, "fork"))
+    };
+    assert_eq!(notes(&with(100, 1000, 2)), [""; 0]);
+    let found = notes(&with(68, 2000, 1));
+    assert_eq!(found.len(), 3, "{found:?}");
+    for (note, about) in found.iter().zip(["dropout", "2000 optimizer_steps", "100 items"]) {
+        assert!(note.starts_with("doubtful: ") && note.contains(about), "{note}");
+    }
+}
+
+#[test]
 fn streams_of_one_name_are_alike_and_optimizers_of_one_name_join() {
     let making = Making::new(2)
         .record_at(&[("dp", 0)], "rng", "dropout", &rng(1, "fork"))

@@ -6,6 +6,7 @@
 mod join;
 
 use std::collections::HashSet;
+use std::fmt;
 
 use super::read::Reader;
 use super::write;
@@ -52,6 +53,13 @@ pub struct Param {
     pub component: String,
     /// The parameter's own name.
     pub name: String,
+}
+
+impl fmt::Display for Param {
+    /// As a record lists it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{:?},{:?}]", self.component, self.name)
+    }
 }
 
 /// How parameters are made of masters; informative.
@@ -228,7 +236,7 @@ fn steps(value: &Value) -> Result<Vec<Steps>> {
 fn apart(params: &[Param], seen: &mut HashSet<Param>, list: &str) -> Result<()> {
     for (index, param) in params.iter().enumerate() {
         if !seen.insert(param.clone()) {
-            let message = format!("expected each param in one {list}, found {param:?} in another");
+            let message = format!("expected each param in one {list}, found {param} in another");
             return Err(READER.bad(message).in_item(index).in_member("params"));
         }
     }
@@ -261,7 +269,7 @@ fn params(value: &Value) -> Result<Vec<Param>> {
         let (component, name) = READER.pair(item, "[component, name]", component, name)?;
         let param = Param { component, name };
         if !seen.insert(param.clone()) {
-            return Err(READER.bad(format!("expected each param once, found {param:?} again")));
+            return Err(READER.bad(format!("expected each param once, found {param} again")));
         }
         Ok(param)
     })

@@ -83,6 +83,8 @@ pub enum Note {
     Marker(String),
     /// Something that was not looked at, and why.
     Unchecked(String),
+    /// Records of resume state that are each right and together strange.
+    Doubtful(String),
 }
 
 impl fmt::Display for Note {
@@ -92,6 +94,7 @@ impl fmt::Display for Note {
             Note::Temporary(name) => ("temporary", name),
             Note::Marker(name) => ("marker", name),
             Note::Unchecked(what) => ("unchecked", what),
+            Note::Doubtful(what) => ("doubtful", what),
         };
         write!(f, "{what}: {}", name.escape_default())
     }

@@ -3,6 +3,7 @@
 //! It knows the order of what it reports: by record key, then tensors by identity key. What a record
 //! breaks by itself is the business of `state`.
 
+mod doubts;
 mod owners;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::options::OpenOptions;
 use crate::progress::{Progress, go_on};
 use crate::state::{Compared, check_cursor, check_schedule, check_stream};
 
+use doubts::Doubts;
 use owners::Owners;
 
 /// What is wrong with the resume state of a checkpoint whose root and pages are good.
@@ -34,7 +36,7 @@ pub(super) fn check(
 ) -> Result<(Vec<Error>, Vec<Note>)> {
     let checkpoint = Checkpoint::open_store(Arc::clone(store), OpenOptions::default())?;
     let mut check = Check { checkpoint: &checkpoint, quick, found: Vec::new(), notes: Vec::new() };
-    let mut owners = Owners::default();
+    let (mut owners, mut doubts) = (Owners::default(), Doubts::default());
     let mut optimizers: Vec<(Place, Optimizer)> = Vec::new();
     let mut last: Option<(RecordKey, Stream)> = None;
     for page in 0..checkpoint.record_pages() {
@@ -51,15 +53,25 @@ pub(super) fn check(
                 Typed::Rng(stream) => {
                     check.alike(&record.key, &stream, last.as_ref(), &place);
                     check.stream(&stream, &place);
+                    doubts.stream(&record.key, &stream);
                     last = Some((record.key.clone(), *stream));
                 }
                 Typed::Ema(_) => owners.average(&record.key.name),
-                other => check.alone(record, other, &place),
+                other => {
+                    match &other {
+                        Typed::Progress(progress) => doubts.progress(progress.clone()),
+                        Typed::Schedule(schedule) => doubts.schedule(&record.key, schedule),
+                        Typed::Cursor(cursor) => doubts.cursor(&record.key, cursor),
+                        _ => {}
+                    }
+                    check.alone(record, other, &place);
+                }
             }
         }
     }
     check.close(&mut optimizers);
     check.found.extend(owners.check(&checkpoint, progress)?);
+    check.notes.extend(doubts.finish());
     Ok((check.found, check.notes))
 }
 

@@ -105,7 +105,7 @@ impl<'r> Joining<'r> {
                 Some(before) if before == position => {}
                 Some(_) => {
                     return Err(format!(
-                        "expected {param:?} in a group of the same name as before, found it in {:?}",
+                        "expected {param} in a group of the same name as before, found it in {:?}",
                         group.name
                     ));
                 }
@@ -133,7 +133,7 @@ impl<'r> Joining<'r> {
                     Some(before) if before == count => {}
                     Some(before) => {
                         return Err(format!(
-                            "expected the step {before:?} of {param:?}, found {count:?}"
+                            "expected the step {before:?} of {param}, found {count:?}"
                         ));
                     }
                 }
