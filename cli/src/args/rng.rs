@@ -7,6 +7,10 @@ use waystation_format::RngAlgorithm;
 
 /// Draw from states of random streams, and convert them between frameworks.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  waystation rng next --algorithm xoshiro256++ --state-hex $(printf '01%.0s' {1..32}) --count 2
+  python -c 'import json, random; print(json.dumps(random.getstate()))' | waystation rng convert --from python --to neutral")]
 pub(crate) struct Rng {
     #[command(subcommand)]
     pub(crate) action: RngAction,
