@@ -471,7 +471,10 @@ fn a_hostile_tree_costs_no_more_than_the_budget() {
     far.position = 1 << 26;
     spent(Node::PermutedIndex(far));
     let many = vec![permuted(3, Order::Identity, EpochEnd::Wrap); 1024];
-    spent(mixture(many, &[1; 1024], EndsWhen::All));
+    let many = mixture(many, &[1; 1024], EndsWhen::All);
+    let mut looked = walk_with(&cursor(many.clone()), Budget::new(10_000, 1 << 20));
+    assert!(looked.by_ref().take_while(Result::is_ok).count() < 10);
+    spent(many);
     // Windows of one item in windows of one item.
     let list = list_of(8_000);
     spent(shuffle(list.clone(), 1, order.clone(), false));

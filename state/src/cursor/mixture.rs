@@ -69,6 +69,8 @@ impl Mixed {
         if !self.has_next(budget)? {
             return Ok(None);
         }
+        // Each child is looked at.
+        budget.take(u64::try_from(self.children.len()).unwrap_or(u64::MAX))?;
         let Some(chosen) = self.chosen() else { return Ok(None) };
         let (Some(child), Some(count)) =
             (self.children.get_mut(chosen), self.deficit.taken.get_mut(chosen))
