@@ -208,20 +208,21 @@ fn a_grid_of_places_with_a_hole_and_a_cursor_of_one_rank_dropped() {
 
 /// Refused when the record is read, by every reader of its page.
 fn not_even_read(kind: &str, value: &str, code: Code, rule: &'static str) {
-    let error = Record::new(kind, "train", vec![], &Value::parse(value).unwrap()).unwrap_err();
+    let name = if kind == "progress" { "main" } else { "train" };
+    let error = Record::new(kind, name, vec![], &Value::parse(value).unwrap()).unwrap_err();
     assert_eq!((error.code(), error.rule_id()), (code, Some(rule)), "{value}");
     // A page that holds it all the same.
-    let placeholder = format!(r#"{{"kind":"vendor/x","name":"train","value":{value}}}"#);
-    let made = Making::new(1).record("vendor/x", "train", value).files();
+    let placeholder = format!(r#"{{"kind":"vendor/x","name":"{name}","value":{value}}}"#);
+    let made = Making::new(1).record("vendor/x", name, value).files();
     let mut files = made.clone();
     let page = files.get_mut("records-00000.json").unwrap();
     let text = String::from_utf8(page.clone()).unwrap();
     assert!(text.contains(&placeholder));
-    let record = format!(r#"{{"kind":"{kind}","name":"train","value":{value}}}"#);
+    let record = format!(r#"{{"kind":"{kind}","name":"{name}","value":{value}}}"#);
     *page = text.replace(&placeholder, &record).into_bytes();
     let (bytes, digest) = (page.len(), Digest::of(page));
     support::reseal(&mut files, |manifest| {
-        let first = format!(r#"["{kind}","train",[]]"#);
+        let first = format!(r#"["{kind}","{name}",[]]"#);
         let reference = &mut manifest.records[0];
         (reference.bytes, reference.sha256, reference.first) = (bytes as u64, digest, first);
     });
