@@ -24,12 +24,14 @@ pub(super) struct Doubts {
     found: Vec<Note>,
 }
 
-/// Streams of one name that vary over places, and all hold one state so far.
+/// Streams of one name that vary over places.
 #[derive(Debug)]
 struct Alike {
     name: String,
+    /// Of the first of them.
     state: State,
     places: u64,
+    differ: bool,
 }
 
 impl Doubts {
@@ -52,16 +54,14 @@ impl Doubts {
         if let Some(alike) = &mut self.alike
             && alike.name == key.name
         {
-            if alike.state == stream.state {
-                alike.places = alike.places.saturating_add(1);
-            } else {
-                alike.places = 0;
-            }
+            alike.places = alike.places.saturating_add(1);
+            alike.differ |= alike.state != stream.state;
             return;
         }
         self.close();
         let (name, state) = (key.name.clone(), stream.state.clone());
-        self.alike = (!key.coordinate.is_empty()).then_some(Alike { name, state, places: 1 });
+        self.alike =
+            (!key.coordinate.is_empty()).then_some(Alike { name, state, places: 1, differ: false });
     }
 
     pub(super) fn finish(mut self) -> Vec<Note> {
@@ -94,6 +94,7 @@ impl Doubts {
     fn close(&mut self) {
         if let Some(alike) = self.alike.take()
             && alike.places > 1
+            && !alike.differ
         {
             self.found.push(Note::Doubtful(format!(
                 "the stream {:?} varies over {} places and is the same at all of them",
