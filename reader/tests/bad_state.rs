@@ -289,7 +289,8 @@ fn an_algorithm_that_is_not_known_is_carried_and_graded_and_no_error() {
         checkpoint.records().map(|record| record.unwrap().json.into_string()).collect();
     let mut given: Vec<String> =
         making.records.iter().map(|record| record.json.clone().into_string()).collect();
-    (records.sort(), given.sort());
+    records.sort();
+    given.sort();
     assert_eq!(records, given);
     // And refused where exactness is demanded, as it is unless the caller says otherwise.
     let refused = checkpoint.restore(&one(), &RestoreOptions::default()).unwrap_err();

@@ -396,6 +396,25 @@ fn a_stream_that_requires_its_axes_is_refused_until_it_is_left_out_by_name() {
 }
 
 #[test]
+fn a_stream_of_an_unknown_engine_that_requires_its_axes_is_refused_as_well() {
+    let making = (0..2).fold(Making::new(2), |making, dp| {
+        let value = stream("vendor/engine", "\"00\"", &[], "require");
+        making.record_at(&[("dp", dp)], "rng", "model", &value)
+    });
+    let checkpoint = open(&making);
+    let mut options = RestoreOptions::default();
+    options.streams = Grade::None;
+    let kept = place(&[("dp", 2)], &[("dp", 1)]);
+    assert_eq!(checkpoint.restore(&kept, &options).unwrap().streams[0].grade, Grade::None);
+    let other = place(&[("dp", 3)], &[("dp", 1)]);
+    let refused = checkpoint.restore(&other, &options).unwrap_err();
+    let rule = (refused.code(), refused.rule_id());
+    assert_eq!(rule, (Code::NotExact, Some(rule::RESTORE_REQUIRE)));
+    options.leave_out.insert("model".to_owned());
+    assert_eq!(checkpoint.restore(&other, &options).unwrap().streams[0].grade, Grade::None);
+}
+
+#[test]
 fn cursors_ask_for_their_source_and_refuse_another() {
     let checkpoint = open(&job());
     let at = place(&[("dp", 2), ("tp", 2)], &[("dp", 0), ("tp", 0)]);

@@ -96,6 +96,17 @@ fn reshaped(
     // The state is not used, so its canary says nothing here; its caches would be.
     let known = neutral(&restored.record, Vec::new()).map(|stream| stream.algorithm);
     let reason = match (restored.record.on_reshape, known, place) {
+        // Also one of an engine that is not registered.
+        (OnReshape::Require, ..) => {
+            if !options.leave_out.contains(&restored.name) {
+                let message = format!(
+                    "expected the axes of the stream {:?} unchanged, as it requires: {reason}",
+                    restored.name
+                );
+                report.refuse(key, rule::RESTORE_REQUIRE, message);
+            }
+            format!("{reason}, and the stream requires it")
+        }
         (_, Err(unknown), _) => unknown,
         (OnReshape::Fork, Ok(algorithm), Some(place)) => {
             let fork = Fork {
@@ -111,16 +122,6 @@ fn reshaped(
             (restored.grade, restored.state, restored.fork) =
                 (Grade::Fork, Some(state), Some(fork));
             format!("{reason}; it is a new stream")
-        }
-        (OnReshape::Require, Ok(_), _) => {
-            if !options.leave_out.contains(&restored.name) {
-                let message = format!(
-                    "expected the axes of the stream {:?} unchanged, as it requires: {reason}",
-                    restored.name
-                );
-                report.refuse(key, rule::RESTORE_REQUIRE, message);
-            }
-            format!("{reason}, and the stream requires it")
         }
         _ => format!("{reason}; it is for the trainer to seed anew"),
     };
