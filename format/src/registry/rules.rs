@@ -245,7 +245,7 @@ pub const RECORD_GRID: &str = "record.grid";
 pub const RECORD_UNKNOWN_KIND: &str = "record.unknown-kind";
 /// A reader MUST NOT look into the `value` of a record whose kind it does not know. (Reader)
 pub const RECORD_UNKNOWN_MEMBER: &str = "record.unknown-member";
-/// In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. (Both)
+/// A tree MUST be one of these, wherever chapters 16 to 18 say tree. (Both)
 pub const VALUE_FORM: &str = "value.form";
 /// A reader MUST NOT return bytes of a chunk before it has checked a CRC-32C that covers them: the whole chunk's, or those of the blocks that they lie in. (Reader)
 pub const INTEGRITY_CHUNK: &str = "integrity.chunk";
@@ -439,7 +439,7 @@ pub const CURSOR_CANARY_THERE: &str = "cursor.canary-there";
 pub const CURSOR_CANARY: &str = "cursor.canary";
 /// A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. (Validator)
 pub const CURSOR_CANARY_STEPS: &str = "cursor.canary-steps";
-/// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table ; another one `algorithm`, `n`, and any others. (Both)
+/// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table; another one `algorithm`, `n`, and any others. (Both)
 pub const ORDER_FORM: &str = "order.form";
 /// Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. (Both)
 pub const ORDER_DOMAIN: &str = "order.domain";
@@ -1350,7 +1350,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember],
         chapter: "09-records.md",
-        text: "In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. Bare arrays and objects of any other form are not value trees. Whatever is wrong within a value tree is a breach of this rule.",
+        text: "A tree MUST be one of these, wherever chapters 16 to 18 say tree. In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. Bare arrays and objects of any other form are not value trees. Whatever is wrong within a value tree is a breach of this rule.",
     },
     RuleInfo {
         id: INTEGRITY_CHUNK,
@@ -2126,7 +2126,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember, Code::Limit],
         chapter: "18-data-cursors.md",
-        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table ; another one `algorithm`, `n`, and any others. In a window-shuffle `n` does not stand. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`, whose `rounds` MUST be even and from 4 to 1024. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
+        text: "An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table; another one `algorithm`, `n`, and any others. In a window-shuffle `n` does not stand. `seed` MUST be from 0 to 2^64 − 1 for `torch.randperm-cpu`, from 0 to 2^32 − 1 for `grain.index_shuffle`, whose `rounds` MUST be even and from 4 to 1024. `ordinals` are a list of at most `inline-ordinals` or `{\"tensor\":<identity>}`; `explicit` does not stand in a window-shuffle.",
     },
     RuleInfo {
         id: ORDER_DOMAIN,
