@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn places_and_sources_are_read_or_refused() {
         let at = place("dp=3,tp=2", "dp=2,tp=0").unwrap();
-        assert_eq!(at.rank(["dp", "tp"]).unwrap(), (4, 6));
+        assert_eq!(at.coordinate(), &[("dp".to_owned(), 2), ("tp".to_owned(), 0)]);
         assert!(place("", "").is_ok());
         for (topology, at) in [("dp", "dp=0"), ("dp=2", "dp=2"), ("dp=2", ""), ("dp=x", "dp=0")] {
             assert_eq!(

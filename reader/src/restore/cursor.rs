@@ -4,6 +4,7 @@ use waystation_format::record::Record;
 use waystation_format::records::cursor::{Augment, Node, Opaque};
 use waystation_format::records::{Cursor, Typed};
 use waystation_format::{Code, Error, Grade, Result, rule};
+use waystation_state::cursor::Rank;
 
 use super::report::Report;
 use super::{Offer, Place, RestoreOptions, of_record};
@@ -19,9 +20,9 @@ pub struct RestoredCursor {
     pub grade: Grade,
     /// Where to go on; `None` when it is not restored.
     pub cursor: Option<Cursor>,
-    /// The place's number among the ranks that share a batch, and how many there are, when the
-    /// cursor says along which axes and the topology has them.
-    pub rank: Option<(u64, u64)>,
+    /// The place among the ranks that share a batch, when the cursor says along which axes and the
+    /// topology has them.
+    pub rank: Option<Rank>,
 }
 
 pub(super) fn restore(
@@ -60,10 +61,10 @@ pub(super) fn restore(
         None => (Grade::Exact, None),
     };
     report.demanded(&chosen.key, grade, reason, options.cursors);
-    let rank =
-        cursor.partition.as_ref().zip(place).and_then(|(partition, place)| {
-            place.rank(partition.axes.iter().map(String::as_str)).ok()
-        });
+    let rank = cursor.partition.as_ref().zip(place).and_then(|(partition, place)| {
+        // What cannot be shared so is refused by who asks for a share.
+        Rank::of(partition, place.topology(), place.coordinate()).ok()
+    });
     let cursor = (grade != Grade::None).then_some(*cursor);
     Ok(RestoredCursor { name, grade, cursor, rank })
 }

@@ -3,6 +3,7 @@
 //! It knows axes and sizes. It must not know records or tensors.
 
 use waystation_format::{Code, Coordinate, Error, Result, Topology, rule};
+use waystation_state::cursor::Rank;
 
 /// A topology and a coordinate along all of its axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,29 +51,13 @@ impl Place {
         self.coordinate.iter().filter(|(axis, _)| named(axis)).cloned().collect()
     }
 
-    /// This place's number among those along `axes`, the first axis outermost, and how many there are.
+    /// This place's number among those along `axes`, the first axis outermost.
     ///
     /// # Errors
     /// `bad-argument` for an axis that the topology does not have, or more places than 64 bits count.
-    pub fn rank<'a>(&self, axes: impl IntoIterator<Item = &'a str>) -> Result<(u64, u64)> {
-        let (mut rank, mut world) = (0_u64, 1_u64);
-        for axis in axes {
-            let size = self.topology.size(axis);
-            let index = self.coordinate.iter().find(|(name, _)| name == axis);
-            let (Some(size), Some((_, index))) = (size, index) else {
-                let message = format!("expected an axis of the topology, found {axis:?}");
-                return Err(Error::new(Code::BadArgument, message));
-            };
-            let next = world.checked_mul(size).zip(
-                // An index is below its size, so what overflows here overflows there too.
-                rank.checked_mul(size).and_then(|rank| rank.checked_add(*index)),
-            );
-            let Some((more, number)) = next else {
-                return Err(Error::new(Code::BadArgument, "expected fewer places than 2^64"));
-            };
-            (world, rank) = (more, number);
-        }
-        Ok((rank, world))
+    pub fn rank<'a>(&self, axes: impl IntoIterator<Item = &'a str>) -> Result<Rank> {
+        Rank::along(axes, &self.topology, &self.coordinate)
+            .map_err(|e| Error::new(Code::BadArgument, e.message()))
     }
 
     /// Why a record or scope with this coordinate, of a checkpoint of topology `saved`, does not fit
@@ -103,13 +88,14 @@ mod tests {
     fn a_place_has_an_index_along_each_axis() {
         let topology = Topology(axes(&[("dp", 2), ("tp", 3)]));
         let place = Place::new(topology.clone(), axes(&[("dp", 1), ("tp", 2)])).unwrap();
-        assert_eq!(place.rank(["dp", "tp"]).unwrap(), (5, 6));
-        assert_eq!(place.rank(["tp", "dp"]).unwrap(), (5, 6));
-        assert_eq!(place.rank(["tp"]).unwrap(), (2, 3));
-        assert_eq!(place.rank([]).unwrap(), (0, 1));
+        for (axes, rank, world) in
+            [(&["dp", "tp"][..], 5, 6), (&["tp", "dp"], 5, 6), (&["tp"], 2, 3), (&[], 0, 1)]
+        {
+            assert_eq!(place.rank(axes.iter().copied()).unwrap(), Rank { rank, world });
+        }
         assert_eq!(place.along(&axes(&[("tp", 0), ("pp", 0)])), axes(&[("tp", 2)]));
         assert_eq!(place.along(&axes(&[("tp", 0), ("dp", 0)])), *place.coordinate());
-        assert!(place.rank(["pp"]).is_err());
+        assert_eq!(place.rank(["pp"]).unwrap_err().code(), Code::BadArgument);
         for bad in [&[("dp", 1)][..], &[("tp", 1), ("dp", 1)], &[("dp", 2), ("tp", 0)]] {
             let error = Place::new(topology.clone(), axes(bad)).unwrap_err();
             assert_eq!(error.code(), Code::BadArgument, "{bad:?}");

@@ -4,6 +4,7 @@
 //! must not know how the tensor is stored.
 
 use waystation_format::{Code, Error, Region, Result, dims, flat};
+use waystation_state::cursor::Rank;
 
 use super::Place;
 
@@ -47,13 +48,13 @@ impl Placement {
             Self::Split(cuts) => {
                 let mut region = Region::whole(shape);
                 for cut in cuts {
-                    let (rank, world) = place.rank(cut.over.iter().map(String::as_str))?;
+                    let Rank { rank, world } = place.rank(cut.over.iter().map(String::as_str))?;
                     narrow(&mut region, cut.dim, rank, world)?;
                 }
                 vec![region]
             }
             Self::Flat { over } => {
-                let (rank, world) = place.rank(over.iter().map(String::as_str))?;
+                let Rank { rank, world } = place.rank(over.iter().map(String::as_str))?;
                 let (begin, end) = piece(dims::elements(shape)?, rank, world);
                 flat::boxes_of_range(shape, begin, end)?
             }

@@ -29,22 +29,41 @@ impl Rank {
     ///
     /// # Errors
     ///
-    /// [`Code::NotExact`] under `cursor.share` when the topology lacks one of the axes;
-    /// [`Code::BadArgument`] when the place is not one along all of them.
+    /// As [`along`](Self::along).
     pub fn of(partition: &Partition, topology: &Topology, place: &Coordinate) -> Result<Self> {
+        Self::along(partition.axes.iter().map(String::as_str), topology, place)
+    }
+
+    /// The number of a place along some axes, the first outermost; along none it is the only one.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NotExact`] under `cursor.share` when the topology lacks one of the axes;
+    /// [`Code::BadArgument`] when the place is not one along all of them, or they have more places
+    /// than 64 bits count.
+    pub fn along<'a>(
+        axes: impl IntoIterator<Item = &'a str>,
+        topology: &Topology,
+        place: &Coordinate,
+    ) -> Result<Self> {
         let (mut rank, mut world) = (0_u64, 1_u64);
-        for axis in &partition.axes {
+        for axis in axes {
             let Some(size) = topology.size(axis) else {
                 let message = format!("expected a topology with the axis {axis:?}, found none");
                 return Err(Error::rule(Code::NotExact, rule::CURSOR_SHARE, message));
             };
             let index = place.iter().find(|(name, _)| name == axis).map(|(_, index)| *index);
-            let numbers = index.filter(|index| *index < size).and_then(|index| {
-                Some((rank.checked_mul(size)?.checked_add(index)?, world.checked_mul(size)?))
-            });
-            let Some(numbers) = numbers else {
+            let Some(index) = index.filter(|index| *index < size) else {
+                let found = index.map_or_else(|| "none".to_owned(), |index| index.to_string());
                 let message =
-                    format!("expected a place below {size} along {axis:?}, found another");
+                    format!("expected an index below {size} along {axis:?}, found {found}");
+                return Err(Error::new(Code::BadArgument, message));
+            };
+            // Ranks are below their world, so what overflows first is the world.
+            let wider = world.checked_mul(size);
+            let further = rank.checked_mul(size).and_then(|rank| rank.checked_add(index));
+            let Some(numbers) = further.zip(wider) else {
+                let message = format!("expected at most 2^64 places, found {world} times {size}");
                 return Err(Error::new(Code::BadArgument, message));
             };
             (rank, world) = numbers;

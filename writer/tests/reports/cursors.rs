@@ -116,11 +116,11 @@ fn shares(cursor: &Cursor, saved: &[(&str, u64)], sizes: &[(&str, u64)]) -> Vec<
         let others = sizes[1..].iter().map(|(_, size)| size - 1);
         let at: Vec<u64> = std::iter::once(dp).chain(others).collect();
         let restored = restore(&checkpoint, &place(sizes, &at)).unwrap();
-        let (rank, world) = restored.cursors[0].rank.unwrap();
-        assert_eq!((rank, world), (dp, sizes[0].1));
+        let rank = restored.cursors[0].rank.unwrap();
+        assert_eq!(rank, Rank { rank: dp, world: sizes[0].1 });
         let batch = walk(train(&restored)).batch(24).unwrap();
         let rule = cursor.partition.as_ref().unwrap().rule;
-        let share = batch.share(rule, Rank { rank, world }).unwrap();
+        let share = batch.share(rule, rank).unwrap();
         share.iter().map(|item| item.integers()[0]).collect()
     });
     ranks.collect()

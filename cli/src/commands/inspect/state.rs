@@ -8,6 +8,7 @@ use waystation_format::records::{Cursor, Optimizer, Typed};
 use waystation_format::{Code, Error, Grade, Result};
 use waystation_reader::Checkpoint;
 use waystation_reader::restore::{Graded, Place, RestoreOptions, Restored};
+use waystation_state::cursor::Rank;
 
 use crate::args::Inspect;
 use crate::{output, place_arg};
@@ -77,7 +78,7 @@ pub(super) fn as_text(checkpoint: &Checkpoint, asked: &Asked) -> Result<()> {
         }
     }
     for cursor in &restored.cursors {
-        if let Some((rank, world)) = cursor.rank {
+        if let Some(Rank { rank, world }) = cursor.rank {
             output::line(&format!("cursor      {}  rank {rank} of {world}", cursor.name))?;
         }
     }
@@ -126,7 +127,7 @@ pub(super) fn as_members(
             };
             cursors.push(json!({
                 "name": cursor.name, "grade": cursor.grade.as_str(), "cursor": value,
-                "rank": cursor.rank.map(|(rank, _)| rank), "ranks": cursor.rank.map(|(_, world)| world),
+                "rank": cursor.rank.map(|of| of.rank), "ranks": cursor.rank.map(|of| of.world),
             }));
         }
         members.push(("streams", streams.into()));
