@@ -411,7 +411,7 @@ pub(crate) struct Unpin {
     pub(crate) name: String,
 }
 
-/// Train a small model with several processes, kill them in mid-save, resume, and compare bit for bit.
+/// Train a small model, kill its processes in mid-save, resume, and compare bit for bit.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Needs no input: the text that is learnt comes with the program. Takes seconds. Exit status 1 when

@@ -253,6 +253,8 @@ fn every_command_has_help_with_an_example() {
         .skip_while(|l| *l != "Commands:")
         .skip(1)
         .take_while(|l| !l.is_empty())
+        // What is indented further is the rest of a description.
+        .filter(|l| !l.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
     assert!(commands.len() >= 18, "{commands:?}");
