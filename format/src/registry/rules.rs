@@ -1958,7 +1958,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember, Code::Limit],
         chapter: "17-random-streams.md",
-        text: "A record of kind `rng` MUST have this form. `state` in hex has an even number of digits and at most `inline-bytes` bytes. `caches` of a kind in the table of 17.3 have `bits` of its width, others an even number of digits up to 128, none among them. `next_raw` has at most `canary-outputs` elements; each has width / 4 digits for an algorithm of the table, else 1 to 128.",
+        text: "A record of kind `rng` MUST have this form. `state` in hex has an even number of digits and at most `inline-bytes` bytes. `caches` of a kind in the table of 17.3 have `bits` of its width, others an even number of digits from 0 to 128. `next_raw` has at most `canary-outputs` elements; each has width / 4 digits for an algorithm of the table, else 1 to 128.",
     },
     RuleInfo {
         id: RNG_CANARY_THERE,
@@ -2062,7 +2062,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "`next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. Of a list of `shards`: their number MUST be S and their sum `records`.",
+        text: "`next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. Of a list of `shards`: their number MUST be S, the n of the order, and their sum `records`.",
     },
     RuleInfo {
         id: CURSOR_LANE_RECORD,
@@ -2134,7 +2134,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. Of a `sharded-lanes` whose `shards` are a list, n MUST be their number. n MUST be at most 2^32 for `grain.index_shuffle`. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
+        text: "Of a `permuted-index`, n MUST be at most the records of the source, unless the order is `explicit`. n MUST be at most 2^32 for `grain.index_shuffle`. A list of `ordinals` MUST have n elements, each below the records of the source, or below S; an ordinal may stand in it more than once, or not at all.",
     },
     RuleInfo {
         id: ORDER_TENSOR,
