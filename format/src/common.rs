@@ -293,7 +293,7 @@ pub(crate) fn parse_coordinate(cursor: &mut Cursor<'_>) -> Result<Coordinate> {
 }
 
 /// Writes `[[axis, index], …]`.
-pub(crate) fn encode_coordinate(json: &mut Encoder, coordinate: &[(String, u64)]) {
+pub fn encode_coordinate(json: &mut Encoder, coordinate: &[(String, u64)]) {
     json.begin_array();
     for (axis, index) in coordinate {
         json.begin_array();

@@ -36,7 +36,10 @@ impl Builder<'_> {
     fn node(&mut self, node: &Node) -> Result<Live> {
         self.budget.take(1)?;
         if self.depth >= limits::CURSOR_DEPTH {
-            let message = format!("expected at most {} nodes in one another", limits::CURSOR_DEPTH);
+            let message = format!(
+                "expected at most {} nodes in one another, found more",
+                limits::CURSOR_DEPTH
+            );
             return Err(Error::rule(Code::Limit, rule::CURSOR_FORM, message));
         }
         match node {
@@ -78,11 +81,11 @@ impl Builder<'_> {
                 self.tensors.numbers(identity, leaf.n).map_err(|e| e.at_pointer(&*place))?
             }
         };
-        let sum = shards.iter().try_fold(0_u64, |sum, records| sum.checked_add(*records));
+        let sum = shards.iter().fold(0_u64, |sum, records| sum.saturating_add(*records));
         let length = u64::try_from(shards.len()).unwrap_or(u64::MAX);
-        if sum != Some(leaf.source.records) || length != leaf.n {
+        if sum != leaf.source.records || length != leaf.n {
             let message = format!(
-                "expected the {} records of the source in {} shards, found another sum or number",
+                "expected the {} records of the source in {} shards, found {sum} in {length}",
                 leaf.source.records, leaf.n
             );
             let error = Error::rule(Code::BadPosition, rule::CURSOR_LANE_RECORD, message);
@@ -103,9 +106,11 @@ impl Builder<'_> {
             return Err(crate::order::not_computed("selection")
                 .at_pointer(format!("{}/selection", self.path)));
         };
+        let children = mixture.children.len();
         for list in [&deficit.taken, &deficit.weights] {
-            if list.len() != mixture.children.len() {
-                let message = "expected a number for each child, found more or fewer";
+            if list.len() != children {
+                let message =
+                    format!("expected a number for each of {children}, found {}", list.len());
                 let error = Error::rule(Code::BadMember, rule::CURSOR_FORM, message);
                 return Err(error.at_pointer(format!("{}/selection", self.path)));
             }

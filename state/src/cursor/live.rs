@@ -11,6 +11,9 @@ use super::permuted::Permuted;
 use super::shuffle::Shuffled;
 use crate::Budget;
 
+/// Integers that are copied in a step.
+const COPIED: u64 = 64;
+
 /// A computed node, and how far it is walked.
 #[derive(Clone, Debug)]
 pub(super) enum Live {
@@ -74,6 +77,11 @@ impl Live {
             Self::Mixed(mixed) => mixed.weight(),
             Self::Shuffled(shuffled) => shuffled.weight(),
         }
+    }
+
+    /// Steps that a copy of [`to_node`](Self::to_node) costs.
+    pub(super) fn steps_to_copy(&self) -> u64 {
+        self.weight().div_ceil(COPIED)
     }
 
     /// Bytes that are held of the budget.

@@ -5,21 +5,21 @@
 use waystation_format::records::cursor::{
     Augment, Canary, Cursor, Item, Leftover, Node, Pack, Partition, Piece, Tail,
 };
-use waystation_format::{Code, Error, Result, arith, rule};
+use waystation_format::{Code, Digest, Error, Result, arith, rule};
 
 use super::live::Live;
 use super::{Taken, Tensors, build, bump, check_count, compare, counted, not_computed};
 use crate::Budget;
-
-/// Integers of a child that are copied in a step.
-const COPIED: u64 = 64;
 
 /// The sequences of a cursor whose root is a pack over a computed child, from the one that comes
 /// next.
 #[derive(Clone, Debug)]
 pub struct Packed {
     child: Live,
-    pack: Pack,
+    /// Tokens of a sequence.
+    length: u64,
+    tail: Tail,
+    tokenizer: Option<Digest>,
     /// What of the last record read is not given yet.
     rest: Option<Piece>,
     /// Where it stays when the tokens that are left are dropped.
@@ -49,8 +49,10 @@ impl Packed {
         let child = build::live(&pack.child, tensors, &mut budget)?;
         Ok(Self {
             child,
+            length: pack.length,
+            tail: pack.tail,
+            tokenizer: pack.tokenizer,
             rest: rest.clone(),
-            pack: pack.clone(),
             ended: None,
             budget,
             consumed: cursor.consumed.unwrap_or(0),
@@ -59,8 +61,8 @@ impl Packed {
         })
     }
 
-    /// The pieces of the next sequence, if there is one; `lengths` says how many tokens the record
-    /// of an item has.
+    /// The pieces of the next sequence, if there is one: of `length` tokens together, the last
+    /// sequence of fewer. `lengths` says how many tokens the record of an item has.
     ///
     /// # Errors
     ///
@@ -72,15 +74,15 @@ impl Packed {
         if self.ended.is_some() {
             return Ok(None);
         }
-        let before = match self.pack.tail {
+        let before = match self.tail {
             Tail::Drop => {
-                self.budget.take(self.child.weight().div_ceil(COPIED))?;
+                self.budget.take(self.child.steps_to_copy())?;
                 Some(Box::new((self.child.to_node(), self.rest.clone())))
             }
             Tail::Keep => None,
         };
         let mut pieces = Vec::new();
-        let mut left = self.pack.length;
+        let mut left = self.length;
         while left > 0 {
             let Some(rest) = self.rest.take() else {
                 let Some(item) = self.child.next(&mut self.budget)? else { break };
@@ -166,7 +168,9 @@ impl Packed {
         let pack = Pack {
             child: Box::new(child),
             leftover: Leftover::ConcatThenSplit(rest),
-            ..self.pack.clone()
+            length: self.length,
+            tail: self.tail,
+            tokenizer: self.tokenizer,
         };
         Ok(Cursor {
             augment: self.augment,

@@ -23,16 +23,15 @@ pub(super) struct Permuted {
 
 impl Permuted {
     pub(super) fn new(node: PermutedIndex, order: Order, weight: u64) -> Result<Self> {
-        let items = node.epoch_end.items(node.n).filter(|items| *items > 0);
-        match items {
-            Some(items) if node.position <= items => {
-                Ok(Self { node, order, items, drawn: None, weight })
-            }
-            _ => {
-                let message = "expected a position within an epoch of at least 1 item";
-                Err(Error::rule(Code::BadPosition, rule::CURSOR_POSITION, message))
-            }
+        let items = node.epoch_end.items(node.n).unwrap_or(0);
+        if items == 0 || node.position > items {
+            let message = format!(
+                "expected a position within an epoch of at least 1 item, found {} of {items}",
+                node.position
+            );
+            return Err(Error::rule(Code::BadPosition, rule::CURSOR_POSITION, message));
         }
+        Ok(Self { node, order, items, drawn: None, weight })
     }
 
     pub(super) fn has_next(&self) -> bool {

@@ -12,8 +12,6 @@ use crate::order::{Epoch, Order};
 
 /// Bytes that an item of a window takes.
 const ITEM: u64 = 48;
-/// Integers of an anchor that are copied in a step.
-const COPIED: u64 = 64;
 
 /// How far the shuffle is walked. At the end of a window it stays there until the next item.
 #[derive(Clone, Debug)]
@@ -72,7 +70,7 @@ impl Shuffled {
             if !self.child.has_next(budget)? {
                 return Ok(None);
             }
-            budget.take(self.child.weight().div_ceil(COPIED))?;
+            budget.take(self.child.steps_to_copy())?;
             let next = bump(self.index)?;
             budget.release(self.held_here());
             (self.anchor, self.index, self.given, self.read) =

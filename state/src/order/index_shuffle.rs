@@ -1,6 +1,7 @@
 //! The order `grain.index_shuffle`: a small cipher walked until it gives a number in range.
 //!
-//! It knows the cipher and its keys. Every place is computed by itself.
+//! It knows the cipher, whose rounds are those of Simon (Beaulieu and others, 2013), and its keys,
+//! which come of C++'s `std::seed_seq`. Every place is computed by itself. It must not know epochs.
 
 use waystation_format::Result;
 

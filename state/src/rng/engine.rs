@@ -180,8 +180,9 @@ impl Engine {
 
     /// The next `count` raw outputs, each zero-extended from the algorithm's width.
     ///
-    /// Keys ([`Key`](waystation_format::Advance::Key)) are not moved on: what they give is a function of the key and of
-    /// `count`. Algorithms without outputs (`has_canary` is false) give none.
+    /// Keys ([`Key`](waystation_format::Advance::Key)) are not moved on: what they give is a
+    /// function of the key and of `count`. Algorithms without outputs (`has_canary` is false) give
+    /// none.
     pub fn draw(&mut self, count: usize) -> Vec<u64> {
         let wide = |words: Vec<u32>| words.into_iter().map(u64::from).collect();
         match (&mut self.kind, self.algorithm) {

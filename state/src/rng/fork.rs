@@ -4,6 +4,7 @@
 //! It knows the rule of section 17.5. When a stream is forked, a loader decides.
 
 use waystation_format::Coordinate;
+use waystation_format::common::encode_coordinate;
 use waystation_format::digest::Hasher;
 use waystation_format::json::Encoder;
 
@@ -30,14 +31,7 @@ pub fn fork_seed(run: &str, step: u64, stream: &str, coordinate: &Coordinate) ->
 /// Canonical JSON of a coordinate.
 fn coordinate_text(coordinate: &Coordinate) -> String {
     let mut json = Encoder::new();
-    json.begin_array();
-    for (axis, index) in coordinate {
-        json.begin_array();
-        json.string(axis);
-        json.uint(*index);
-        json.end_array();
-    }
-    json.end_array();
+    encode_coordinate(&mut json, coordinate);
     json.into_string()
 }
 

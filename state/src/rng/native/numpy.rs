@@ -11,7 +11,7 @@ use super::super::mt19937::Mt19937;
 use super::super::pcg::Pcg128;
 use super::super::philox;
 use super::super::stream::{Cache, StreamState};
-use super::tree::{Members, bad, flag, float, int, items, list, map, u32, u32s, u64s, uint};
+use super::tree::{Members, bad_tree, flag, float, int, items, list, map, u32, u32s, u64s, uint};
 
 const WHAT: &str = "numpy";
 const LEGACY: &str = "numpy-legacy";
@@ -54,10 +54,11 @@ pub fn from_legacy_tree(tree: &Tree) -> Result<StreamState> {
         (stream, members.get("has_gauss")?, members.get("gauss")?)
     } else {
         let [name, words, pos, has_gauss, gauss] = items(tree, LEGACY)? else {
-            return Err(bad(LEGACY, "('MT19937', words, pos, has_gauss, cached_gaussian)"));
+            let form = "('MT19937', words, pos, has_gauss, cached_gaussian)";
+            return Err(bad_tree(LEGACY, form, tree));
         };
         if *name != Tree::Str("MT19937".to_owned()) {
-            return Err(bad(LEGACY, "the name MT19937"));
+            return Err(bad_tree(LEGACY, "the name MT19937", name));
         }
         let words = u32s(items(words, "numpy-legacy: words")?, "numpy-legacy: words")?;
         let engine = Mt19937::new(words, u32(pos, "numpy-legacy: pos")?)?;
@@ -134,7 +135,8 @@ fn from_members(tree: &Tree, more: &[&str]) -> Result<StreamState> {
     let named = Members::of(tree, WHAT, &ALL_MEMBERS)?.get("bit_generator")?;
     let of = |(name, _): &&(&str, RngAlgorithm)| *named == Tree::Str((*name).to_owned());
     let Some((_, algorithm)) = BIT_GENERATORS.iter().find(of) else {
-        return Err(bad("numpy: bit_generator", "MT19937, PCG64, PCG64DXSM, Philox or SFC64"));
+        let known = "MT19937, PCG64, PCG64DXSM, Philox or SFC64";
+        return Err(bad_tree("numpy: bit_generator", known, named));
     };
     let own: &[&str] = match algorithm {
         RngAlgorithm::Mt19937 => &["bit_generator", "state"],

@@ -5,7 +5,7 @@ use waystation_format::{Result, RngAlgorithm, RngCache};
 
 use super::super::mt19937::Mt19937;
 use super::super::stream::{Cache, StreamState};
-use super::tree::{bad, float, int, items, u32, u32s};
+use super::tree::{bad, bad_tree, float, int, items, u32, u32s};
 
 const WHAT: &str = "python";
 
@@ -17,10 +17,10 @@ const WHAT: &str = "python";
 /// anything else that Python does not write.
 pub fn from_tree(tree: &Tree) -> Result<StreamState> {
     let [version, internal, gauss_next] = items(tree, WHAT)? else {
-        return Err(bad(WHAT, "(version, internal state, gauss_next)"));
+        return Err(bad_tree(WHAT, "(version, internal state, gauss_next)", tree));
     };
     if *version != Tree::Int(3) {
-        return Err(bad(WHAT, "version 3"));
+        return Err(bad_tree(WHAT, "version 3", version));
     }
     let Some((pos, words)) = items(internal, "python: internal state")?.split_last() else {
         return Err(bad(WHAT, "624 words and a position, found none"));

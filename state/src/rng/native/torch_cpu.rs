@@ -92,7 +92,8 @@ pub fn from_bytes(bytes: &[u8]) -> Result<StreamState> {
 /// # Errors
 ///
 /// [`Code::BadArgument`] for another algorithm, for caches of other frameworks, without an initial
-/// seed, which the form holds and users read, and at a position 0 that PyTorch cannot reach. [`Code::BadRngState`] for an illegal state.
+/// seed, which the form holds and users read, and at a position 0 that PyTorch cannot reach.
+/// [`Code::BadRngState`] for an illegal state.
 pub fn to_bytes(stream: &StreamState) -> Result<Vec<u8>> {
     let known = [RngCache::TorchNormalF32, RngCache::TorchNormalF64];
     stream.expect(WHAT, &[RngAlgorithm::Mt19937], &known)?;

@@ -5,10 +5,32 @@
 use waystation_format::value_tree::{MapKey, Tree};
 use waystation_format::{Code, Error, Result};
 
-/// A form that is not what the framework writes.
+/// Longer texts are told by their length.
+const SHOWN: usize = 40;
+
+/// A form that is not what the framework writes: `expected` says what, and what was found.
 #[cold]
 pub(super) fn bad(what: &str, expected: &str) -> Error {
     Error::new(Code::BadRngState, format!("{what}: expected {expected}"))
+}
+
+/// As [`bad`], where `found` stands instead.
+#[cold]
+pub(super) fn bad_tree(what: &str, expected: &str, found: &Tree) -> Error {
+    let found = match found {
+        Tree::Null => "nothing".to_owned(),
+        Tree::Bool(truth) => truth.to_string(),
+        Tree::Str(text) if text.len() <= SHOWN => format!("{text:?}"),
+        Tree::Str(text) => format!("a string of {} bytes", text.len()),
+        Tree::Int(value) => value.to_string(),
+        Tree::BigInt(digits) if digits.len() <= SHOWN => digits.clone(),
+        Tree::BigInt(digits) => format!("an integer of {} digits", digits.len()),
+        Tree::F64(_) | Tree::F32(_) => "a float".to_owned(),
+        Tree::List(items) | Tree::Tuple(items) => format!("a list of {}", items.len()),
+        Tree::Map(members) => format!("a map of {}", members.len()),
+        Tree::Bytes(_) | Tree::Tensor(_) | Tree::Type(..) => "another value".to_owned(),
+    };
+    bad(what, &format!("{expected}, found {found}"))
 }
 
 /// The members of a map, each looked up by its name.
@@ -20,7 +42,7 @@ pub(super) struct Members<'t> {
 impl<'t> Members<'t> {
     /// The members of `tree`, called `what`, which may be no others than `names`.
     pub(super) fn of(tree: &'t Tree, what: &'static str, names: &[&str]) -> Result<Self> {
-        let Tree::Map(pairs) = tree else { return Err(bad(what, "a map")) };
+        let Tree::Map(pairs) = tree else { return Err(bad_tree(what, "a map", tree)) };
         for (key, _) in pairs {
             match key {
                 MapKey::Str(name) if names.contains(&name.as_str()) => {}
@@ -56,7 +78,7 @@ pub(super) fn uint(tree: &Tree, what: &str, most: u128) -> Result<u128> {
     };
     value
         .filter(|value| *value <= most)
-        .ok_or_else(|| bad(what, &format!("an integer from 0 to {most}")))
+        .ok_or_else(|| bad_tree(what, &format!("an integer from 0 to {most}"), tree))
 }
 
 pub(super) fn u64(tree: &Tree, what: &str) -> Result<u64> {
@@ -75,7 +97,7 @@ pub(super) fn flag(tree: &Tree, what: &str) -> Result<bool> {
         Tree::Bool(value) => Ok(*value),
         Tree::Int(0) => Ok(false),
         Tree::Int(1) => Ok(true),
-        _ => Err(bad(what, "0 or 1")),
+        _ => Err(bad_tree(what, "0 or 1", tree)),
     }
 }
 
@@ -83,7 +105,7 @@ pub(super) fn flag(tree: &Tree, what: &str) -> Result<bool> {
 pub(super) fn float(tree: &Tree, what: &str) -> Result<u64> {
     match tree {
         Tree::F64(bits) => Ok(*bits),
-        _ => Err(bad(what, "a float")),
+        _ => Err(bad_tree(what, "a float", tree)),
     }
 }
 
@@ -91,7 +113,7 @@ pub(super) fn float(tree: &Tree, what: &str) -> Result<u64> {
 pub(super) fn items<'t>(tree: &'t Tree, what: &str) -> Result<&'t [Tree]> {
     match tree {
         Tree::List(items) | Tree::Tuple(items) => Ok(items),
-        _ => Err(bad(what, "a list")),
+        _ => Err(bad_tree(what, "a list", tree)),
     }
 }
 
