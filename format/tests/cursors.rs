@@ -107,19 +107,20 @@ fn each_bad_form_has_its_answer() {
     use Code::{BadMember, BadPosition};
     let form = rule::CURSOR_FORM;
     let order = rule::ORDER_FORM;
+    let (types, unknown) = (rule::JSON_TYPES, rule::JSON_UNKNOWN_MEMBER);
     let cases: &[Bad] = &[
         // cursor.form
-        (permuted, r#""kind":"permuted-index","#, "", BadMember, form, ""),
+        (permuted, r#""kind":"permuted-index","#, "", BadMember, unknown, ""),
         (permuted, r#""permuted-index""#, r#""permuted""#, BadMember, form, "/kind"),
-        (permuted, r#""permuted-index""#, "1", BadMember, form, "/kind"),
-        (permuted, r#""consumed":3,"#, "", BadMember, form, ""),
-        (permuted, r#""consumed":3"#, r#""consumed":-3"#, BadMember, form, "/consumed"),
+        (permuted, r#""permuted-index""#, "1", BadMember, types, "/kind"),
+        (permuted, r#""consumed":3,"#, "", BadMember, unknown, ""),
+        (permuted, r#""consumed":3"#, r#""consumed":-3"#, BadMember, types, "/consumed"),
         (permuted, "per-record", "some", BadMember, form, "/augment"),
-        (permuted, r#""epoch":0,"#, "", BadMember, form, ""),
-        (permuted, r#""epoch":0,"#, r#""epoch":0,"epoch1":0,"#, BadMember, form, "/epoch1"),
+        (permuted, r#""epoch":0,"#, "", BadMember, unknown, ""),
+        (permuted, r#""epoch":0,"#, r#""epoch":0,"epoch1":0,"#, BadMember, unknown, "/epoch1"),
         (permuted, r#""unit":4"#, r#""unit":0"#, BadMember, form, "/epoch_end/unit"),
-        (permuted, r#","unit":4"#, "", BadMember, form, "/epoch_end"),
-        (permuted, r#""pad""#, r#""wrap""#, BadMember, form, "/epoch_end/unit"),
+        (permuted, r#","unit":4"#, "", BadMember, unknown, "/epoch_end"),
+        (permuted, r#""pad""#, r#""wrap""#, BadMember, unknown, "/epoch_end/unit"),
         (permuted, r#""pad""#, r#""round""#, BadMember, form, "/epoch_end/rule"),
         (permuted, r#""records":7"#, r#""records":0"#, BadMember, form, "/source/records"),
         (permuted, r#""sha256":"SHA"}}"#, r#""sha256":"00"}}"#, BadMember, form, "/source/sha256"),
@@ -131,44 +132,44 @@ fn each_bad_form_has_its_answer() {
             rule::IDENTITY_NAME,
             "/source/name",
         ),
-        (permuted, r#""records":7"#, r#""records":7,"rows":7"#, BadMember, form, "/source/rows"),
+        (permuted, r#""records":7"#, r#""records":7,"rows":7"#, BadMember, unknown, "/source/rows"),
         (permuted, r#""first":[]"#, r#""first":[[1]]"#, BadMember, form, "/next/first/0"),
         (permuted, r#""first":[]"#, r#""first":[[]]"#, BadMember, form, "/next/first/0"),
-        (permuted, r#""first":[]"#, r#""first":[["1",2]]"#, BadMember, form, "/next/first/0/0"),
+        (permuted, r#""first":[]"#, r#""first":[["1",2]]"#, BadMember, types, "/next/first/0/0"),
         (permuted, "round-robin", "random", BadMember, form, "/partition/rule"),
-        (permuted, r#"["dp"]"#, "[1]", BadMember, form, "/partition/axes/0"),
+        (permuted, r#"["dp"]"#, "[1]", BadMember, types, "/partition/axes/0"),
         (lanes, "[2,1],", "[2,1,1],", BadMember, form, "/lanes/0"),
         (lanes, "[2,1],", "[2],", BadMember, form, "/lanes/0"),
-        (lanes, "[2,1],", r#"[2,"1"],"#, BadMember, form, "/lanes/0/1"),
+        (lanes, "[2,1],", r#"[2,"1"],"#, BadMember, types, "/lanes/0/1"),
         (lanes, r#""wrap""#, r#""pad""#, BadMember, form, "/epoch_end/rule"),
-        (lanes, r#","shards":[2,3,4,0]"#, "", BadMember, form, "/source"),
-        (lanes, "[2,3,4,0]", "7", BadMember, form, "/source/shards"),
-        (lanes, "[2,3,4,0]", r#"{"tensors":[]}"#, BadMember, form, "/source/shards"),
+        (lanes, r#","shards":[2,3,4,0]"#, "", BadMember, unknown, "/source"),
+        (lanes, "[2,3,4,0]", "7", BadMember, types, "/source/shards"),
+        (lanes, "[2,3,4,0]", r#"{"tensors":[]}"#, BadMember, unknown, "/source/shards"),
         (mixture, r#""taken":[2,1]"#, r#""taken":[2]"#, BadMember, form, "/selection/taken"),
         (mixture, "4294967295,1]", "1,1,1]", BadMember, form, "/selection/weights"),
         (mixture, "4294967295,1]", "4294967296,1]", BadMember, form, "/selection/weights/0"),
         (mixture, "4294967295,1]", "1,0]", BadMember, form, "/selection/weights/1"),
         (mixture, r#""first","taken""#, r#""last","taken""#, BadMember, form, "/selection/end"),
-        (mixture, r#""algorithm":"deficit","#, "", BadMember, form, "/selection"),
+        (mixture, r#""algorithm":"deficit","#, "", BadMember, unknown, "/selection"),
         (
             mixture,
             r#"[{"epoch":0"#,
             r#"[{"consumed":3,"epoch":0"#,
             BadMember,
-            form,
+            unknown,
             "/children/0/consumed",
         ),
-        (shuffle, r#""index":5,"#, "", BadMember, form, ""),
-        (shuffle, r#""reverse":true"#, r#""reverse":1"#, BadMember, form, "/reverse"),
+        (shuffle, r#""index":5,"#, "", BadMember, unknown, ""),
+        (shuffle, r#""reverse":true"#, r#""reverse":1"#, BadMember, types, "/reverse"),
         (shuffle, r#""window":4"#, r#""window":0"#, BadMember, form, "/window"),
-        (shuffle, r#"{"anchor""#, r#"{"buffer":[],"anchor""#, BadMember, form, "/anchor"),
+        (shuffle, r#"{"anchor""#, r#"{"buffer":[],"anchor""#, BadMember, unknown, "/anchor"),
         (stored, "[0,2]", "[0]", BadMember, form, "/buffer/1"),
         (pack, r#""length":4"#, r#""length":0"#, BadMember, form, "/length"),
         (pack, r#""keep""#, r#""kept""#, BadMember, form, "/tail"),
         (pack, "[2,1,5]", "[2,1]", BadMember, form, "/leftover"),
         (pack, "[2,1,5]", "[[2,1,5]]", BadMember, form, "/leftover"),
         (pack, "[2,1,5]", "[[],1,5]", BadMember, form, "/leftover/0"),
-        (pack, "concat-then-split", "vendor/fit", BadMember, form, "/leftover/0"),
+        (pack, "concat-then-split", "vendor/fit", BadMember, types, "/leftover/0"),
         (opaque, r#"[["workers",2]]"#, "[[1,2]]", BadMember, form, "/fingerprint"),
         (opaque, r#"{"map":[["workers",2]]}"#, "1", BadMember, form, "/fingerprint"),
         (
@@ -176,7 +177,7 @@ fn each_bad_form_has_its_answer() {
             r#"{"fingerprint""#,
             r#"{"consumed":1,"fingerprint""#,
             BadMember,
-            form,
+            unknown,
             "/consumed",
         ),
         (opaque, "application/json", "", Code::BadName, rule::IDENTITY_NAME, "/media_type"),
@@ -259,7 +260,7 @@ fn each_bad_form_has_its_answer() {
             "/next/first",
         ),
         // order.form
-        (permuted, r#""algorithm":"torch.randperm-cpu","#, "", BadMember, order, "/order"),
+        (permuted, r#""algorithm":"torch.randperm-cpu","#, "", BadMember, unknown, "/order"),
         (
             permuted,
             r#""seed_rule":"seed+epoch""#,
@@ -278,14 +279,14 @@ fn each_bad_form_has_its_answer() {
             rule::VALUE_FORM,
             "/order/seed/int",
         ),
-        (permuted, r#""n":6,"#, "", BadMember, order, "/order"),
+        (permuted, r#""n":6,"#, "", BadMember, unknown, "/order"),
         (permuted, r#""n":6,"#, r#""n":0,"#, BadMember, form, "/order/n"),
-        (permuted, r#""n":6,"#, r#""m":6,"n":6,"#, BadMember, order, "/order/m"),
-        (permuted, r#""n":6,"#, r#""n":6,"rounds":4,"#, BadMember, order, "/order/rounds"),
-        (permuted, "torch.randperm-cpu", "identity", BadMember, order, "/order/seed"),
-        (shuffle, r#""rounds":4,"#, r#""n":4,"rounds":4,"#, BadMember, order, "/order/n"),
+        (permuted, r#""n":6,"#, r#""m":6,"n":6,"#, BadMember, unknown, "/order/m"),
+        (permuted, r#""n":6,"#, r#""n":6,"rounds":4,"#, BadMember, unknown, "/order/rounds"),
+        (permuted, "torch.randperm-cpu", "identity", BadMember, unknown, "/order/seed"),
+        (shuffle, r#""rounds":4,"#, r#""n":4,"rounds":4,"#, BadMember, unknown, "/order/n"),
         (shuffle, r#""seed":7"#, r#""seed":4294967296"#, BadMember, order, "/order/seed"),
-        (shuffle, r#""rounds":4,"#, "", BadMember, order, "/order"),
+        (shuffle, r#""rounds":4,"#, "", BadMember, unknown, "/order"),
         (shuffle, r#""rounds":4,"#, r#""rounds":5,"#, BadMember, order, "/order/rounds"),
         (shuffle, r#""rounds":4,"#, r#""rounds":1026,"#, BadMember, order, "/order/rounds"),
         (
@@ -296,8 +297,8 @@ fn each_bad_form_has_its_answer() {
             order,
             "/order/algorithm",
         ),
-        (stored, r#""state":[]"#, r#""n":4,"state":[]"#, BadMember, order, "/order/n"),
-        (lanes, "[3,2,1,0]", r#"[3,2,1,"0"]"#, BadMember, order, "/order/ordinals/3"),
+        (stored, r#""state":[]"#, r#""n":4,"state":[]"#, BadMember, unknown, "/order/n"),
+        (lanes, "[3,2,1,0]", r#"[3,2,1,"0"]"#, BadMember, types, "/order/ordinals/3"),
         // order.domain
         (permuted, r#""n":6,"#, r#""n":8,"#, BadPosition, rule::ORDER_DOMAIN, "/order/n"),
         (lanes, "[3,2,1,0]", "[3,2,4,0]", BadPosition, rule::ORDER_DOMAIN, "/order/ordinals/2"),
@@ -340,6 +341,31 @@ fn each_bad_form_has_its_answer() {
             error.location().pointer.as_deref().unwrap_or_default(),
         );
         assert_eq!(found, (*code, *rule, *pointer), "{error}\n{text}");
+    }
+}
+
+/// Each member answers for itself before the next one, those of the root among them.
+#[test]
+fn the_first_breach_is_the_answer() {
+    for (changes, pointer) in [
+        (
+            &[(r#""batch":4"#, r#""batch":0"#), (r#""records":7"#, r#""records":0"#)],
+            "/partition/batch",
+        ),
+        (&[(r#"["dp"]"#, r#"["pp"]"#), (r#""records":7"#, r#""records":0"#)], "/partition/axes/0"),
+        (
+            &[(r#""count":0"#, r#""count":65537"#), (r#""first":[]"#, r#""first":"""#)],
+            "/next/count",
+        ),
+        (&[("round-robin", "by-lane"), (r#""consumed":3"#, r#""consumed":2"#)], "/consumed"),
+    ] {
+        let mut text = permuted();
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        let error = parse(&text).expect_err(&text);
+        assert_eq!(error.location().pointer.as_deref(), Some(pointer), "{error}");
     }
 }
 

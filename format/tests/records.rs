@@ -15,7 +15,9 @@ use waystation_format::records::{
     Ema, Float, Integer, Optimizer, Progress, Scaler, Schedule, Typed, Uncaptured,
 };
 use waystation_format::value_tree::{MapKey, Tree};
-use waystation_format::{Coordinate, Digest, Identity, Record, RngAlgorithm, RngCache, Role};
+use waystation_format::{
+    Coordinate, Digest, Identity, Record, RngAlgorithm, RngCache, Role, limits,
+};
 
 fn name() -> impl Strategy<Value = String> + Clone {
     "[ -~é😀]{1,12}"
@@ -189,9 +191,10 @@ fn stream() -> impl Strategy<Value = Stream> {
         caches.sort_by(|a, b| a.kind.cmp(&b.kind));
         caches
     });
-    let fork = (coordinate(), any::<[u8; 4]>(), count()).prop_map(|(coordinate, bytes, step)| {
-        Fork { coordinate, manifest: Digest::of(&bytes), step }
-    });
+    let fork =
+        (coordinate(), any::<[u8; 4]>(), 0..=limits::STEP).prop_map(|(coordinate, bytes, step)| {
+            Fork { coordinate, manifest: Digest::of(&bytes), step }
+        });
     let origin = (option::of(name()), name(), option::of(integer()), option::of(name())).prop_map(
         |(form, framework, initial_seed, version)| Origin {
             form,

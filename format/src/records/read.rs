@@ -1,8 +1,9 @@
 //! Reading the forms of records: objects of listed members, lists, counts, names, hex.
 //!
-//! It knows how a breach is reported: whatever is wrong breaks the one rule that the reader was
-//! made for, at the pointer from the top of the value that was given. Only names, what an identity
-//! says and value trees have rules of their own. It must not know any kind of record.
+//! It knows how a breach is reported: what is of another type, unknown or missing breaks the rules
+//! of chapter 2, whatever else is wrong the one rule that the reader was made for, at the pointer
+//! from the top of the value that was given. Names, what an identity says and value trees have
+//! rules of their own. It must not know any kind of record.
 
 use std::collections::{HashSet, btree_map};
 use std::iter::Peekable;
@@ -36,7 +37,7 @@ impl Reader {
     /// Enters an object; its members are asked for in ascending order of their names.
     pub(crate) fn object(self, value: &Value) -> Result<Members<'_>> {
         let members = value.as_object().ok_or_else(|| self.bad_type("an object", value))?;
-        Ok(Members { reader: self, rest: members.iter().peekable() })
+        Ok(Members { rest: members.iter().peekable() })
     }
 
     /// A list; `item` is given each element and its position.
@@ -114,8 +115,22 @@ impl Reader {
             Value::Int(found) => u64::try_from(*found)
                 .ok()
                 .filter(|count| *count <= limits::MAX_INTEGER)
-                .ok_or_else(|| self.bad(format!("expected a count, found {found}"))),
+                .ok_or_else(|| {
+                    let message = format!("expected a count, found {found}");
+                    Error::rule(Code::BadMember, rule::JSON_TYPES, message)
+                }),
             _ => Err(self.bad_type("a count", value)),
+        }
+    }
+
+    /// A count of at most `most`, which is the limit `name` of chapter 14.
+    pub(crate) fn count_limited(self, value: &Value, most: u64, name: &str) -> Result<u64> {
+        match self.count(value)? {
+            count if count <= most => Ok(count),
+            count => {
+                let message = format!("expected at most {most} ({name}), found {count}");
+                Err(Error::rule(Code::Limit, self.rule, message))
+            }
         }
     }
 
@@ -229,17 +244,8 @@ impl Reader {
     /// tensor exists is checked.
     pub(crate) fn tensor(self, value: &Value) -> Result<Identity> {
         let mut members = self.object(value)?;
-        let identity = members.required("tensor", |value| {
-            let identity = value.encode().and_then(|key| Identity::parse_key(&key));
-            identity.map_err(|error| match error.rule_id() {
-                // Its form is that of what names it.
-                Some(rule::JSON_TYPES) => {
-                    let pointer = error.location().pointer.clone().unwrap_or_default();
-                    self.bad(error.message()).at_pointer(pointer)
-                }
-                _ => error,
-            })
-        })?;
+        let identity = members
+            .required("tensor", |value| value.encode().and_then(|key| Identity::parse_key(&key)))?;
         members.end()?;
         Ok(identity)
     }
@@ -254,7 +260,8 @@ impl Reader {
             Value::List(_) => "an array",
             Value::Object(_) => "an object",
         };
-        self.bad(format!("expected {wanted}, found {found}"))
+        let message = format!("expected {wanted}, found {found}");
+        Error::rule(Code::BadMember, rule::JSON_TYPES, message)
     }
 }
 
@@ -264,7 +271,6 @@ impl Reader {
 /// unknown one is seen at its place and a missing one where it would stand.
 #[derive(Debug)]
 pub(crate) struct Members<'v> {
-    reader: Reader,
     rest: Peekable<btree_map::Iter<'v, String, Value>>,
 }
 
@@ -280,7 +286,7 @@ impl<'v> Members<'v> {
             Some((found, value)) if found == name => {
                 read(value).map(Some).map_err(|error| error.in_member(name))
             }
-            Some((found, _)) => Err(self.unknown(found)),
+            Some((found, _)) => Err(unknown(found)),
         }
     }
 
@@ -290,24 +296,29 @@ impl<'v> Members<'v> {
         name: &str,
         read: impl FnOnce(&'v Value) -> Result<T>,
     ) -> Result<T> {
-        let missing = self.reader;
-        self.optional(name, read)?
-            .ok_or_else(|| missing.bad(format!("expected a member {name:?}, found none")))
+        self.optional(name, read)?.ok_or_else(|| missing(name))
     }
 
     /// Behind the last member that the form has.
     pub(crate) fn end(mut self) -> Result<()> {
         match self.rest.next() {
             None => Ok(()),
-            Some((found, _)) => Err(self.unknown(found)),
+            Some((found, _)) => Err(unknown(found)),
         }
     }
+}
 
-    #[cold]
-    fn unknown(&self, name: &str) -> Error {
-        let message = format!("expected only the members of the form, found {name:?}");
-        self.reader.bad(message).in_member(name)
-    }
+/// A member that the form has and the object does not.
+#[cold]
+pub(crate) fn missing(name: &str) -> Error {
+    let message = format!("expected a member {name:?}, found none");
+    Error::rule(Code::BadMember, rule::JSON_UNKNOWN_MEMBER, message)
+}
+
+#[cold]
+fn unknown(name: &str) -> Error {
+    let message = format!("expected only the members of the form, found {name:?}");
+    Error::rule(Code::BadMember, rule::JSON_UNKNOWN_MEMBER, message).in_member(name)
 }
 
 impl Error {

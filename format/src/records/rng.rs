@@ -132,11 +132,10 @@ impl Stream {
         const WORDS: &str = "require, fork or reinit";
         let mut members = READER.object(value)?;
         let algorithm = members.required("algorithm", |value| READER.name(value, "algorithm"))?;
-        let known = RngAlgorithm::from_id(&algorithm);
         let stream = Self {
             caches: members.required("caches", caches)?,
             fork: members.optional("fork", fork)?,
-            next_raw: members.required("next_raw", |value| next_raw(value, known))?,
+            next_raw: members.required("next_raw", next_raw)?,
             on_reshape: members
                 .required("on_reshape", |value| READER.word(value, WORDS, OnReshape::from_word))?,
             origin: members.optional("origin", origin)?,
@@ -176,6 +175,12 @@ impl Stream {
     /// A canary stands where the specification can tell it, and only there.
     fn check_canary(&self) -> Result<()> {
         let Some(algorithm) = self.known_algorithm() else { return Ok(()) };
+        let wide = digits(algorithm.width());
+        let other = |digits: &String| algorithm.has_canary() && digits.len() != wide;
+        if let Some((index, digits)) = self.next_raw.iter().enumerate().find(|(_, d)| other(d)) {
+            let message = format!("expected {wide} hex digits, found {}", digits.len());
+            return Err(READER.bad(message).in_item(index).in_member("next_raw"));
+        }
         let found = self.next_raw.len();
         let wanted = match algorithm.has_canary() {
             true if found < LEAST_OUTPUTS => format!("at least {LEAST_OUTPUTS} outputs"),
@@ -276,21 +281,16 @@ fn fork(value: &Value) -> Result<Fork> {
     let fork = Fork {
         coordinate: members.required("coordinate", |value| READER.coordinate(value))?,
         manifest: members.required("manifest", |value| READER.digest(value))?,
-        step: members.required("step", |value| READER.count(value))?,
+        step: members
+            .required("step", |value| READER.count_limited(value, limits::STEP, "step"))?,
     };
     members.end()?;
     Ok(fork)
 }
 
-fn next_raw(value: &Value, algorithm: Option<RngAlgorithm>) -> Result<Vec<String>> {
-    // Of an algorithm without outputs there may be none, whatever their digits.
-    let known = algorithm.filter(|algorithm| algorithm.has_canary());
-    let (least, most) = known.map_or((1, MOST_DIGITS), |known| {
-        let digits = digits(known.width());
-        (digits, digits)
-    });
+fn next_raw(value: &Value) -> Result<Vec<String>> {
     READER.list_limited(value, limits::CANARY_OUTPUTS, |_, item| {
-        READER.hex(item, least, most).map(str::to_owned)
+        READER.hex(item, 1, MOST_DIGITS).map(str::to_owned)
     })
 }
 

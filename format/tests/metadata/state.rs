@@ -7,7 +7,7 @@ use waystation_format::registry::record_kinds::RECORD_KINDS;
 use waystation_format::{Code, Part, Record, Result, RngAlgorithm, rule};
 
 use crate::cases::Edit::{Add, Remove, Set};
-use crate::cases::{Case, check, long};
+use crate::cases::{Case, answers, check, long};
 use crate::fixture;
 
 /// Makes the record, and reads it in a part: both must answer the same.
@@ -55,10 +55,10 @@ fn float() -> Value {
 }
 
 /// For members that are counts: `"7"`, −1 and so on.
-fn counts(members: &'static [&'static str], rule: &'static str) -> Vec<Case> {
+fn counts(members: &'static [&'static str]) -> Vec<Case> {
     let bad = [json!("7"), json!(-1), json!(null), float(), json!({"int": "9007199254740992"})];
     let each = |member: &&'static str| {
-        bad.clone().map(|bad| (*member, Set(bad), Code::BadMember, rule, *member))
+        bad.clone().map(|bad| (*member, Set(bad), Code::BadMember, rule::JSON_TYPES, *member))
     };
     members.iter().flat_map(each).collect()
 }
@@ -89,26 +89,23 @@ fn progress_breaks_its_rule() {
     );
     assert_eq!(rewritten(&whole), whole.to_string());
     rewritten(&record("progress", json!({"optimizer_step": 0})));
-    let mut cases = counts(
-        &[
-            "/value/batch",
-            "/value/epoch",
-            "/value/iteration",
-            "/value/optimizer_step",
-            "/value/samples",
-            "/value/skipped",
-            "/value/tokens",
-        ],
-        PROGRESS_FORM,
-    );
+    let mut cases = counts(&[
+        "/value/batch",
+        "/value/epoch",
+        "/value/iteration",
+        "/value/optimizer_step",
+        "/value/samples",
+        "/value/skipped",
+        "/value/tokens",
+    ]);
     cases.extend([
-        ("/value/optimizer_step", Remove, BadMember, PROGRESS_FORM, "/value"),
-        ("/value/steps", Add(json!(1)), BadMember, PROGRESS_FORM, "/value/steps"),
-        ("/value/a", Add(json!(1)), BadMember, PROGRESS_FORM, "/value/a"),
-        ("/value/z~1x", Add(json!(1)), BadMember, PROGRESS_FORM, "/value/z~1x"),
+        ("/value/optimizer_step", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
+        ("/value/steps", Add(json!(1)), BadMember, JSON_UNKNOWN_MEMBER, "/value/steps"),
+        ("/value/a", Add(json!(1)), BadMember, JSON_UNKNOWN_MEMBER, "/value/a"),
+        ("/value/z~1x", Add(json!(1)), BadMember, JSON_UNKNOWN_MEMBER, "/value/z~1x"),
         ("/name", Set(json!("other")), BadMember, PROGRESS_FORM, "/name"),
         ("/coordinate", Add(json!([["dp", 0]])), BadMember, PROGRESS_FORM, "/coordinate"),
-        ("/value", Set(json!({})), BadMember, PROGRESS_FORM, "/value"),
+        ("/value", Set(json!({})), BadMember, JSON_UNKNOWN_MEMBER, "/value"),
     ]);
     check(&whole, cases, parse);
     // The first breach in the order in which members stand.
@@ -147,6 +144,12 @@ fn an_optimizer_breaks_its_rule() {
     let form = |edit: &'static str, change, place: &'static str| {
         (edit, change, BadMember, OPTIMIZER_FORM, place)
     };
+    let types = |edit: &'static str, change, place: &'static str| {
+        (edit, change, BadMember, JSON_TYPES, place)
+    };
+    let unknown = |edit: &'static str, change, place: &'static str| {
+        (edit, change, BadMember, JSON_UNKNOWN_MEMBER, place)
+    };
     let whole = optimizer();
     assert_eq!(rewritten(&whole), whole.to_string());
     let all = json!([{"params": "all", "step": 3, "stored_as": "int"}]);
@@ -158,20 +161,20 @@ fn an_optimizer_breaks_its_rule() {
         assert_eq!(rewritten(&other), other.to_string());
     }
     let cases: Vec<Case> = vec![
-        form("/value/algorithm", Remove, "/value"),
+        unknown("/value/algorithm", Remove, "/value"),
         ("/value/algorithm", Set(json!("")), BadName, IDENTITY_NAME, "/value/algorithm"),
         ("/value/algorithm", Set(long(1025)), BadName, IDENTITY_NAME, "/value/algorithm"),
-        form("/value/algorithm", Set(json!(1)), "/value/algorithm"),
-        form("/value/groups", Remove, "/value"),
-        form("/value/groups", Set(json!({})), "/value/groups"),
-        form("/value/groups/1", Set(json!([])), "/value/groups/1"),
-        form("/value/groups/1/hyper", Remove, "/value/groups/1"),
+        types("/value/algorithm", Set(json!(1)), "/value/algorithm"),
+        unknown("/value/groups", Remove, "/value"),
+        types("/value/groups", Set(json!({})), "/value/groups"),
+        types("/value/groups/1", Set(json!([])), "/value/groups/1"),
+        unknown("/value/groups/1/hyper", Remove, "/value/groups/1"),
         form("/value/groups/0/hyper/1/0", Set(json!("lr")), "/value/groups/0/hyper/1"),
-        form("/value/groups/0/hyper/1/0", Set(json!(1)), "/value/groups/0/hyper/1/0"),
+        types("/value/groups/0/hyper/1/0", Set(json!(1)), "/value/groups/0/hyper/1/0"),
         form("/value/groups/0/hyper/1/1", Remove, "/value/groups/0/hyper/1"),
         form("/value/groups/0/hyper/1/2", Add(json!(1)), "/value/groups/0/hyper/1"),
-        form("/value/groups/0/hyper/1", Set(json!({})), "/value/groups/0/hyper/1"),
-        form("/value/groups/0/hyper", Set(json!({"lr": 1})), "/value/groups/0/hyper"),
+        types("/value/groups/0/hyper/1", Set(json!({})), "/value/groups/0/hyper/1"),
+        types("/value/groups/0/hyper", Set(json!({"lr": 1})), "/value/groups/0/hyper"),
         (
             "/value/groups/0/hyper/0/1/f64",
             Set(json!("0.001")),
@@ -186,12 +189,12 @@ fn an_optimizer_breaks_its_rule() {
             VALUE_FORM,
             "/value/groups/0/hyper/0/1",
         ),
-        form("/value/groups/0/implementation", Set(json!(null)), "/value/groups/0/implementation"),
+        types("/value/groups/0/implementation", Set(json!(null)), "/value/groups/0/implementation"),
         form("/value/groups/1/name", Set(json!("decay")), "/value/groups/1/name"),
         ("/value/groups/1/name", Set(json!("a\n")), BadName, IDENTITY_NAME, "/value/groups/1/name"),
         form("/value/groups/0/params/1/1", Set(json!("a")), "/value/groups/0/params/1"),
         form("/value/groups/1/params/0", Set(json!(["main", "b"])), "/value/groups/1/params/0"),
-        form("/value/groups/1/params/0", Set(json!("main")), "/value/groups/1/params/0"),
+        types("/value/groups/1/params/0", Set(json!("main")), "/value/groups/1/params/0"),
         form("/value/groups/1/params/0", Set(json!(["x"])), "/value/groups/1/params/0"),
         (
             "/value/groups/1/params/0/1",
@@ -200,21 +203,21 @@ fn an_optimizer_breaks_its_rule() {
             IDENTITY_NAME,
             "/value/groups/1/params/0/1",
         ),
-        form("/value/groups/1/params", Set(json!("all")), "/value/groups/1/params"),
-        form("/value/groups/1/lr", Add(json!(1)), "/value/groups/1/lr"),
-        form("/value/masters", Set(json!("other")), "/value/masters"),
+        types("/value/groups/1/params", Set(json!("all")), "/value/groups/1/params"),
+        unknown("/value/groups/1/lr", Add(json!(1)), "/value/groups/1/lr"),
+        types("/value/masters", Set(json!("other")), "/value/masters"),
         form("/value/masters/cast", Set(json!("nearest")), "/value/masters/cast"),
-        form("/value/masters/cast", Remove, "/value/masters"),
-        form("/value/steps", Remove, "/value"),
+        unknown("/value/masters/cast", Remove, "/value/masters"),
+        unknown("/value/steps", Remove, "/value"),
         form("/value/steps/0/params", Set(json!("some")), "/value/steps/0/params"),
-        form("/value/steps/0/params", Set(json!(1)), "/value/steps/0/params"),
+        types("/value/steps/0/params", Set(json!(1)), "/value/steps/0/params"),
         form("/value/steps/0/params", Set(json!("all")), "/value/steps/1/params"),
         form("/value/steps/1/params", Set(json!("all")), "/value/steps/1/params"),
         form("/value/steps/1/params/0", Set(json!(["main", "a"])), "/value/steps/1/params/0"),
-        form("/value/steps/1/step", Set(json!(-5)), "/value/steps/1/step"),
-        form("/value/steps/1/step", Set(float()), "/value/steps/1/step"),
-        form("/value/steps/1/stored_as", Remove, "/value/steps/1"),
-        form("/value/state", Add(json!({})), "/value/state"),
+        types("/value/steps/1/step", Set(json!(-5)), "/value/steps/1/step"),
+        types("/value/steps/1/step", Set(float()), "/value/steps/1/step"),
+        unknown("/value/steps/1/stored_as", Remove, "/value/steps/1"),
+        unknown("/value/state", Add(json!({})), "/value/state"),
     ];
     check(&whole, cases, parse);
 }
@@ -225,13 +228,13 @@ fn averages_and_scalers_break_their_rules() {
     use rule::*;
     let ema = record("ema", json!({"decay": {"f32": "3f7fbe77"}, "updates": 1000}));
     assert_eq!(rewritten(&ema), ema.to_string());
-    let mut cases = counts(&["/value/updates"], EMA_FORM);
+    let mut cases = counts(&["/value/updates"]);
     cases.extend(floats(&["/value/decay"], EMA_FORM));
     cases.extend([
-        ("/value/decay", Remove, BadMember, EMA_FORM, "/value"),
+        ("/value/decay", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
         ("/value/decay", Set(json!({"f64": "1"})), BadMember, VALUE_FORM, "/value/decay/f64"),
-        ("/value/step", Add(json!(1)), BadMember, EMA_FORM, "/value/step"),
-        ("/value/updates", Remove, BadMember, EMA_FORM, "/value"),
+        ("/value/step", Add(json!(1)), BadMember, JSON_UNKNOWN_MEMBER, "/value/step"),
+        ("/value/updates", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
     ]);
     check(&ema, cases, parse);
 
@@ -246,17 +249,21 @@ fn averages_and_scalers_break_their_rules() {
         small["value"].as_object_mut().unwrap().remove(member);
     }
     assert_eq!(rewritten(&small), small.to_string());
-    let mut cases = counts(
-        &["/value/good_steps", "/value/hysteresis", "/value/interval", "/value/skipped"],
-        SCALER_FORM,
-    );
+    let mut cases =
+        counts(&["/value/good_steps", "/value/hysteresis", "/value/interval", "/value/skipped"]);
     cases.extend(floats(&["/value/backoff", "/value/growth", "/value/scale"], SCALER_FORM));
     for member in
         ["/value/backoff", "/value/good_steps", "/value/growth", "/value/interval", "/value/scale"]
     {
-        cases.push((member, Remove, BadMember, SCALER_FORM, "/value"));
+        cases.push((member, Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"));
     }
-    cases.push(("/value/enabled", Add(json!(true)), BadMember, SCALER_FORM, "/value/enabled"));
+    cases.push((
+        "/value/enabled",
+        Add(json!(true)),
+        BadMember,
+        JSON_UNKNOWN_MEMBER,
+        "/value/enabled",
+    ));
     check(&scaler, cases, parse);
 }
 
@@ -266,6 +273,12 @@ fn a_schedule_breaks_its_rule() {
     use rule::*;
     let form = |edit: &'static str, change, place: &'static str| {
         (edit, change, BadMember, SCHEDULE_FORM, place)
+    };
+    let types = |edit: &'static str, change, place: &'static str| {
+        (edit, change, BadMember, JSON_TYPES, place)
+    };
+    let unknown = |edit: &'static str, change, place: &'static str| {
+        (edit, change, BadMember, JSON_UNKNOWN_MEMBER, place)
     };
     let whole = record(
         "schedule",
@@ -283,13 +296,13 @@ fn a_schedule_breaks_its_rule() {
         assert_eq!(rewritten(&other), other.to_string());
     }
     let cases: Vec<Case> = vec![
-        form("/value/algorithm", Remove, "/value"),
+        unknown("/value/algorithm", Remove, "/value"),
         ("/value/algorithm", Set(json!("")), BadName, IDENTITY_NAME, "/value/algorithm"),
-        form("/value/last_value", Set(float()), "/value/last_value"),
+        types("/value/last_value", Set(float()), "/value/last_value"),
         form("/value/last_value/1", Set(json!(1)), "/value/last_value/1"),
         form("/value/last_value/1", Remove, "/value/parameters/map/1/1"),
         ("/value/last_value/1", Set(json!([])), BadMember, VALUE_FORM, "/value/last_value/1"),
-        form("/value/parameters", Remove, "/value"),
+        unknown("/value/parameters", Remove, "/value"),
         form("/value/parameters", Set(json!(7)), "/value/parameters"),
         form("/value/parameters/map/0", Remove, "/value/parameters/map"),
         form("/value/parameters/map/0/0", Set(json!("power")), "/value/parameters/map/0/0"),
@@ -307,12 +320,12 @@ fn a_schedule_breaks_its_rule() {
         form("/value/parameters/map/3/1", Set(json!(0)), "/value/parameters/map/3/1"),
         form("/value/parameters/map/1/1/list/0", Set(json!(0)), "/value/parameters/map/1/1/list/0"),
         form("/value/parameters/map/1/1/list/0", Remove, "/value/parameters/map/1/1"),
-        form("/value/position", Remove, "/value"),
+        unknown("/value/position", Remove, "/value"),
         form("/value/position/unit", Set(json!("steps")), "/value/position/unit"),
-        form("/value/position/unit", Remove, "/value/position"),
-        form("/value/position/value", Set(json!(-1)), "/value/position/value"),
-        form("/value/position/value", Set(float()), "/value/position/value"),
-        form("/value/step", Add(json!(7)), "/value/step"),
+        unknown("/value/position/unit", Remove, "/value/position"),
+        types("/value/position/value", Set(json!(-1)), "/value/position/value"),
+        types("/value/position/value", Set(float()), "/value/position/value"),
+        unknown("/value/step", Add(json!(7)), "/value/step"),
         // The parameters are those of the algorithm.
         form("/value/algorithm", Set(json!("linear-warmup")), "/value/parameters/map/2/0"),
         form("/value/algorithm", Set(json!("constant")), "/value/parameters/map/0/0"),
@@ -333,12 +346,12 @@ fn what_was_not_captured_breaks_its_rule() {
     let whole = record("uncaptured", json!({"kind": "rng", "reason": "no state in this version"}));
     assert_eq!(rewritten(&whole), whole.to_string());
     let cases: Vec<Case> = vec![
-        ("/value/kind", Remove, BadMember, UNCAPTURED_FORM, "/value"),
+        ("/value/kind", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
         ("/value/kind", Set(json!("")), BadName, IDENTITY_NAME, "/value/kind"),
-        ("/value/reason", Set(json!(7)), BadMember, UNCAPTURED_FORM, "/value/reason"),
+        ("/value/reason", Set(json!(7)), BadMember, JSON_TYPES, "/value/reason"),
         ("/value/reason", Set(json!("a\u{202e}")), BadName, IDENTITY_NAME, "/value/reason"),
-        ("/value/reason", Remove, BadMember, UNCAPTURED_FORM, "/value"),
-        ("/value/name", Add(json!("x")), BadMember, UNCAPTURED_FORM, "/value/name"),
+        ("/value/reason", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
+        ("/value/name", Add(json!("x")), BadMember, JSON_UNKNOWN_MEMBER, "/value/name"),
     ];
     check(&whole, cases, parse);
 }
@@ -368,6 +381,12 @@ fn a_stream_breaks_its_rule() {
     let form = |edit: &'static str, change, place: &'static str| {
         (edit, change, BadMember, RNG_FORM, place)
     };
+    let types = |edit: &'static str, change, place: &'static str| {
+        (edit, change, BadMember, JSON_TYPES, place)
+    };
+    let unknown = |edit: &'static str, change, place: &'static str| {
+        (edit, change, BadMember, JSON_UNKNOWN_MEMBER, place)
+    };
     let whole = stream();
     assert_eq!(rewritten(&whole), whole.to_string());
     for word in ["require", "fork", "reinit"] {
@@ -377,10 +396,10 @@ fn a_stream_breaks_its_rule() {
     }
     let outputs = |count: usize| json!(vec!["00000000"; count]);
     let cases: Vec<Case> = vec![
-        form("/value/algorithm", Remove, "/value"),
+        unknown("/value/algorithm", Remove, "/value"),
         ("/value/algorithm", Set(json!("")), BadName, IDENTITY_NAME, "/value/algorithm"),
-        form("/value/caches", Remove, "/value"),
-        form("/value/caches", Set(json!({})), "/value/caches"),
+        unknown("/value/caches", Remove, "/value"),
+        types("/value/caches", Set(json!({})), "/value/caches"),
         form("/value/caches/0/bits", Set(json!("3f8")), "/value/caches/0/bits"),
         form("/value/caches/0/bits", Set(json!("3F80")), "/value/caches/0/bits"),
         form("/value/caches/0/bits", Set(json!("0".repeat(130))), "/value/caches/0/bits"),
@@ -389,29 +408,36 @@ fn a_stream_breaks_its_rule() {
         form("/value/caches/2/kind", Set(json!("torch/normal-f32")), "/value/caches/2/bits"),
         form("/value/caches/2/kind", Set(json!("a")), "/value/caches/2/kind"),
         form("/value/caches/0/kind", Set(json!("torch/x")), "/value/caches/1/kind"),
-        form("/value/caches/0/kind", Remove, "/value/caches/0"),
-        form("/value/caches/0/valid", Add(json!(true)), "/value/caches/0/valid"),
+        unknown("/value/caches/0/kind", Remove, "/value/caches/0"),
+        unknown("/value/caches/0/valid", Add(json!(true)), "/value/caches/0/valid"),
         form(
             "/value/fork/coordinate",
             Set(json!([["dp", 1], ["dp", 2]])),
             "/value/fork/coordinate/1",
         ),
         form("/value/fork/coordinate/0", Set(json!(["dp"])), "/value/fork/coordinate/0"),
-        form("/value/fork/coordinate/0/1", Set(json!(-1)), "/value/fork/coordinate/0/1"),
+        types("/value/fork/coordinate/0/1", Set(json!(-1)), "/value/fork/coordinate/0/1"),
         form("/value/fork/manifest", Set(json!("0f")), "/value/fork/manifest"),
-        form("/value/fork/step", Remove, "/value/fork"),
-        form("/value/next_raw", Remove, "/value"),
+        unknown("/value/fork/step", Remove, "/value/fork"),
+        (
+            "/value/fork/step",
+            Set(json!(1_000_000_000_000_u64)),
+            Limit,
+            RNG_FORM,
+            "/value/fork/step",
+        ),
+        unknown("/value/next_raw", Remove, "/value"),
         form("/value/next_raw/0", Set(json!("0000001")), "/value/next_raw/0"),
         form("/value/next_raw/3", Set(json!("FFFFFFFF")), "/value/next_raw/3"),
-        form("/value/next_raw/3", Set(json!(7)), "/value/next_raw/3"),
+        types("/value/next_raw/3", Set(json!(7)), "/value/next_raw/3"),
         ("/value/next_raw/3", Remove, BadMember, RNG_CANARY_THERE, "/value/next_raw"),
         ("/value/next_raw", Set(json!([])), BadMember, RNG_CANARY_THERE, "/value/next_raw"),
         ("/value/next_raw", Set(outputs(65)), Limit, RNG_FORM, "/value/next_raw/64"),
         ("/value/algorithm", Set(json!("jax-rbg")), BadMember, RNG_CANARY_THERE, "/value/next_raw"),
         form("/value/algorithm", Set(json!("sfc64")), "/value/next_raw/0"),
         form("/value/on_reshape", Set(json!("split")), "/value/on_reshape"),
-        form("/value/on_reshape", Remove, "/value"),
-        form("/value/origin/framework", Remove, "/value/origin"),
+        unknown("/value/on_reshape", Remove, "/value"),
+        unknown("/value/origin/framework", Remove, "/value/origin"),
         form("/value/origin/initial_seed", Set(float()), "/value/origin/initial_seed"),
         (
             "/value/origin/initial_seed/int",
@@ -420,19 +446,19 @@ fn a_stream_breaks_its_rule() {
             VALUE_FORM,
             "/value/origin/initial_seed/int",
         ),
-        form("/value/origin/stream", Add(json!("cuda")), "/value/origin/stream"),
+        unknown("/value/origin/stream", Add(json!("cuda")), "/value/origin/stream"),
         ("/value/purpose", Set(json!("")), BadName, IDENTITY_NAME, "/value/purpose"),
         form("/value/seed_rule/root", Set(json!("7")), "/value/seed_rule/root"),
-        form("/value/seed_rule/rule", Remove, "/value/seed_rule"),
-        form("/value/seed", Add(json!(1)), "/value/seed"),
-        form("/value/state", Remove, "/value"),
+        unknown("/value/seed_rule/rule", Remove, "/value/seed_rule"),
+        unknown("/value/seed", Add(json!(1)), "/value/seed"),
+        unknown("/value/state", Remove, "/value"),
         form("/value/state", Set(json!("0")), "/value/state"),
         form("/value/state", Set(json!("0G")), "/value/state"),
-        form("/value/state", Set(json!(["00"])), "/value/state"),
+        types("/value/state", Set(json!(["00"])), "/value/state"),
         ("/value/state", Set(long(1)), BadMember, RNG_FORM, "/value/state"),
         ("/value/state", Set(json!("00".repeat(8193))), Limit, RNG_FORM, "/value/state"),
-        form("/value/state/tensor", Set(json!("dropout")), "/value/state/tensor"),
-        form("/value/state/tensor/5", Remove, "/value/state/tensor"),
+        types("/value/state/tensor", Set(json!("dropout")), "/value/state/tensor"),
+        types("/value/state/tensor/5", Remove, "/value/state/tensor"),
         ("/value/state/tensor/2", Set(json!("")), BadName, IDENTITY_NAME, "/value/state/tensor/2"),
         (
             "/value/state/tensor/1",
@@ -448,9 +474,14 @@ fn a_stream_breaks_its_rule() {
             IDENTITY_SLOT,
             "/value/state/tensor",
         ),
-        form("/value/state/more", Add(json!(1)), "/value/state/more"),
+        unknown("/value/state/more", Add(json!(1)), "/value/state/more"),
     ];
     check(&whole, cases, parse);
+    // How wide outputs are is a rule about two members, and comes after all of them.
+    let mut two = whole.clone();
+    two["value"]["next_raw"][0] = json!("0");
+    two["value"]["purpose"] = json!("");
+    assert!(answers(&parse(&two).unwrap_err(), BadName, IDENTITY_NAME, "/value/purpose"));
 }
 
 #[test]

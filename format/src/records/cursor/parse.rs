@@ -18,11 +18,13 @@ use crate::{Code, Error, Result, Topology, limits, rule};
 /// Whatever is not of a rule of its own.
 const FORM: Reader = Reader::new(rule::CURSOR_FORM);
 
+const PARTITION: Reader = Reader::new(rule::CURSOR_PARTITION);
+
 /// Items that a canary spells.
 const FIRST: u64 = 4;
 
 pub(super) fn cursor(value: &Value, topology: Option<&Topology>) -> Result<Cursor> {
-    let mut root = Root::default();
+    let mut root = Root { topology, ..Root::default() };
     let node = node(value, &mut Place::root(&mut root))?;
     let cursor = Cursor {
         augment: root.augment,
@@ -44,28 +46,38 @@ pub(super) fn cursor(value: &Value, topology: Option<&Topology>) -> Result<Curso
         let rule = Reader::new(rule::CURSOR_CANARY_THERE);
         return Err(rule.bad("expected the canary of a computed cursor, found no \"next\""));
     }
-    if let Some(partition) = &cursor.partition {
-        check_partition(partition, &cursor.root, topology)
-            .map_err(|error| error.in_member("partition"))?;
+    if cursor.partition.as_ref().is_some_and(|partition| partition.rule == ShareRule::ByLane)
+        && !matches!(cursor.root, Node::ShardedLanes(_))
+    {
+        let found = cursor.root.kind();
+        let message = format!("expected \"by-lane\" over sharded-lanes only, found {found}");
+        return Err(PARTITION.bad(message).in_member("rule").in_member("partition"));
     }
     Ok(cursor)
 }
 
 /// The members that stand at the root only.
 #[derive(Default)]
-struct Root {
+struct Root<'t> {
+    /// Of the checkpoint, where it is known.
+    topology: Option<&'t Topology>,
     augment: Option<Augment>,
     consumed: Option<u64>,
     next: Option<Canary>,
     partition: Option<Partition>,
 }
 
-impl Root {
+impl Root<'_> {
     /// In ascending order.
     const NAMES: [&'static str; 4] = ["augment", "consumed", "next", "partition"];
 
     /// Reads the member `name`, one of [`NAMES`](Self::NAMES), of a node of this kind.
-    fn read(&mut self, name: &str, opaque: bool, members: &mut NodeMembers<'_, '_>) -> Result<()> {
+    fn read(
+        &mut self,
+        name: &str,
+        opaque: bool,
+        members: &mut NodeMembers<'_, '_, '_>,
+    ) -> Result<()> {
         match name {
             "augment" => self.augment = members.plain_optional(name, augment)?,
             // What an opaque loader counts, it counts in its state.
@@ -74,7 +86,11 @@ impl Root {
                 self.consumed = Some(members.plain_required(name, |value| FORM.count(value))?);
             }
             "next" => self.next = members.plain_optional(name, canary)?,
-            _ => self.partition = members.plain_optional(name, partition)?,
+            _ => {
+                let topology = self.topology;
+                self.partition =
+                    members.plain_optional(name, |value| partition(value, topology))?;
+            }
         }
         Ok(())
     }
@@ -94,15 +110,12 @@ fn augment(value: &Value) -> Result<Augment> {
 fn canary(value: &Value) -> Result<Canary> {
     let there = Reader::new(rule::CURSOR_CANARY_THERE);
     let mut members = FORM.object(value)?;
-    let count = members.required("count", |value| FORM.count(value))?;
+    let count = members.required("count", |value| {
+        there.count_limited(value, limits::CANARY_ITEMS, "canary-items")
+    })?;
     let first = members.required("first", |value| FORM.list(value, |_, value| item(value)))?;
     let sha256 = members.required("sha256", |value| FORM.digest(value))?;
     members.end()?;
-    if count > limits::CANARY_ITEMS {
-        let message = format!("expected at most {} items, found {count}", limits::CANARY_ITEMS);
-        let error = Error::rule(Code::Limit, rule::CURSOR_CANARY_THERE, message);
-        return Err(error.in_member("count"));
-    }
     let spelled = count.min(FIRST);
     if u64::try_from(first.len()) != Ok(spelled) {
         let message = format!("expected the first {spelled} items, found {}", first.len());
@@ -124,11 +137,13 @@ fn item(value: &Value) -> Result<Item> {
     Ok(Item::of(&integers))
 }
 
-fn partition(value: &Value) -> Result<Partition> {
+fn partition(value: &Value, topology: Option<&Topology>) -> Result<Partition> {
     let mut members = FORM.object(value)?;
-    let axes = members
-        .required("axes", |value| FORM.list(value, |_, value| FORM.name(value, "axis name")))?;
-    let batch = members.required("batch", |value| FORM.count(value))?;
+    let axes = members.required("axes", |value| axes(value, topology))?;
+    let batch = members.required("batch", |value| match FORM.count(value)? {
+        0 => Err(PARTITION.bad("expected a batch of at least 1, found 0")),
+        batch => Ok(batch),
+    })?;
     let rule = members.required("rule", |value| {
         FORM.word(value, "\"round-robin\", \"contiguous\" or \"by-lane\"", |word| {
             Some(match word {
@@ -143,35 +158,27 @@ fn partition(value: &Value) -> Result<Partition> {
     Ok(Partition { axes, batch, rule })
 }
 
-fn check_partition(partition: &Partition, root: &Node, topology: Option<&Topology>) -> Result<()> {
-    let rule = Reader::new(rule::CURSOR_PARTITION);
-    let mut before: Vec<&str> = Vec::new();
-    for (index, axis) in partition.axes.iter().enumerate() {
-        let at_axis = |error: Error| error.in_item(index).in_member("axes");
-        // Few are expected, and no more than a topology has are gone through.
-        if topology.is_some_and(|topology| topology.size(axis).is_none()) {
+/// Axes of the topology, each once; no more than a topology has are gone through.
+fn axes(value: &Value, topology: Option<&Topology>) -> Result<Vec<String>> {
+    let mut before: Vec<String> = Vec::new();
+    FORM.list(value, |_, value| {
+        let axis = FORM.name(value, "axis name")?;
+        if topology.is_some_and(|topology| topology.size(&axis).is_none()) {
             let message = format!("expected an axis of the topology, found {axis:?}");
-            return Err(at_axis(rule.bad(message)));
+            return Err(PARTITION.bad(message));
         }
-        if before.contains(&axis.as_str()) {
+        if before.contains(&axis) {
             let message = format!("expected each axis once, found {axis:?} again");
-            return Err(at_axis(rule.bad(message)));
+            return Err(PARTITION.bad(message));
         }
-        if u64::try_from(index).map_or(true, |index| index >= limits::TOPOLOGY_AXES) {
+        if u64::try_from(before.len()).map_or(true, |axes| axes >= limits::TOPOLOGY_AXES) {
             let message = format!("expected at most {} axes", limits::TOPOLOGY_AXES);
-            return Err(at_axis(rule.bad(message)));
+            return Err(PARTITION.bad(message));
         }
         before.push(axis);
-    }
-    if partition.batch == 0 {
-        return Err(rule.bad("expected a batch of at least 1, found 0").in_member("batch"));
-    }
-    if partition.rule == ShareRule::ByLane && !matches!(root, Node::ShardedLanes(_)) {
-        let message =
-            format!("expected \"by-lane\" over sharded-lanes only, found {}", root.kind());
-        return Err(rule.bad(message).in_member("rule"));
-    }
-    Ok(())
+        Ok(())
+    })?;
+    Ok(before)
 }
 
 /// A breach of `cursor.position`.

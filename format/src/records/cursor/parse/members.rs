@@ -8,17 +8,21 @@ use crate::json::Value;
 use crate::records::read::Members;
 
 /// Asked for in ascending order of names, as [`Members`].
-pub(super) struct NodeMembers<'v, 'r> {
+pub(super) struct NodeMembers<'v, 'r, 't> {
     members: Members<'v>,
     /// At the root, what its own members say.
-    root: Option<&'r mut Root>,
+    root: Option<&'r mut Root<'t>>,
     opaque: bool,
     /// How many of the root's own are asked for.
     asked: usize,
 }
 
-impl<'v, 'r> NodeMembers<'v, 'r> {
-    pub(super) fn new(value: &'v Value, opaque: bool, root: Option<&'r mut Root>) -> Result<Self> {
+impl<'v, 'r, 't> NodeMembers<'v, 'r, 't> {
+    pub(super) fn new(
+        value: &'v Value,
+        opaque: bool,
+        root: Option<&'r mut Root<'t>>,
+    ) -> Result<Self> {
         Ok(Self { members: FORM.object(value)?, root, opaque, asked: 0 })
     }
 

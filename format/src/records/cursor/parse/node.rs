@@ -10,36 +10,36 @@ use crate::records::cursor::{
     Deficit, EndsWhen, EpochEnd, LaneEnd, Leftover, Mixture, Node, Numbers, Opaque, Order, Pack,
     PermutedIndex, Piece, Selection, ShardedLanes, Source, StoredShuffle, Tail, WindowShuffle,
 };
+use crate::records::read::missing;
 use crate::value_tree::{MapKey, Tree};
 use crate::{Code, Error, Result, limits, rule};
 
 /// Where in a tree a node stands.
-pub(super) struct Place<'r> {
+pub(super) struct Place<'r, 't> {
     /// Nodes above it.
     above: u64,
-    root: Option<&'r mut Root>,
+    root: Option<&'r mut Root<'t>>,
 }
 
-impl<'r> Place<'r> {
-    pub(super) fn root(root: &'r mut Root) -> Self {
+impl<'r, 't> Place<'r, 't> {
+    pub(super) fn root(root: &'r mut Root<'t>) -> Self {
         Self { above: 0, root: Some(root) }
     }
 
-    fn beneath(&self) -> Place<'static> {
+    fn beneath(&self) -> Place<'static, 'static> {
         Place { above: self.above.saturating_add(1), root: None }
     }
 }
 
 /// Recursion ends at `cursor-depth`.
-pub(super) fn node(value: &Value, place: &mut Place<'_>) -> Result<Node> {
+pub(super) fn node(value: &Value, place: &mut Place<'_, '_>) -> Result<Node> {
     if place.above >= limits::CURSOR_DEPTH {
         let message =
             format!("expected at most {} nodes in one another, found more", limits::CURSOR_DEPTH);
         return Err(Error::rule(Code::Limit, rule::CURSOR_FORM, message));
     }
     let object = value.as_object().ok_or_else(|| FORM.bad_type("a node", value))?;
-    let kind =
-        object.get("kind").ok_or_else(|| FORM.bad("expected a member \"kind\", found none"))?;
+    let kind = object.get("kind").ok_or_else(|| missing("kind"))?;
     let kind = FORM.text(kind).map_err(|error| error.in_member("kind"))?;
     let beneath = place.beneath();
     let members = NodeMembers::new(value, kind == "opaque", place.root.take())?;
@@ -65,11 +65,11 @@ fn child(value: &Value, above: u64) -> Result<Box<Node>> {
     node(value, &mut Place { above, root: None }).map(Box::new)
 }
 
-fn kind(members: &mut NodeMembers<'_, '_>) -> Result<()> {
+fn kind(members: &mut NodeMembers<'_, '_, '_>) -> Result<()> {
     members.required("kind", |_| Ok(())) // looked at before
 }
 
-fn permuted_index(mut members: NodeMembers<'_, '_>) -> Result<Node> {
+fn permuted_index(mut members: NodeMembers<'_, '_, '_>) -> Result<Node> {
     let epoch = members.required("epoch", |value| FORM.count(value))?;
     let epoch_end = members.required("epoch_end", epoch_end)?;
     kind(&mut members)?;
@@ -177,7 +177,7 @@ fn domain(order: &Order, n: u64, limit: u64, of_records: bool) -> Result<()> {
     }
 }
 
-fn sharded_lanes(mut members: NodeMembers<'_, '_>) -> Result<Node> {
+fn sharded_lanes(mut members: NodeMembers<'_, '_, '_>) -> Result<Node> {
     let epoch = members.required("epoch", |value| FORM.count(value))?;
     let epoch_end = members.required("epoch_end", lane_end)?;
     kind(&mut members)?;
@@ -234,7 +234,7 @@ fn check_lanes(leaf: &ShardedLanes) -> Result<()> {
     Ok(())
 }
 
-fn mixture(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> {
+fn mixture(mut members: NodeMembers<'_, '_, '_>, above: u64) -> Result<Node> {
     let children = members.required("children", |value| {
         let most = u64::try_from(MIXTURE_CHILDREN).unwrap_or(u64::MAX);
         let read = |_, value| node(value, &mut Place { above, root: None });
@@ -261,9 +261,7 @@ fn mixture(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> {
 
 fn selection(value: &Value) -> Result<Selection> {
     let object = value.as_object().ok_or_else(|| FORM.bad_type("an object", value))?;
-    let algorithm = object
-        .get("algorithm")
-        .ok_or_else(|| FORM.bad("expected a member \"algorithm\", found none"))?;
+    let algorithm = object.get("algorithm").ok_or_else(|| missing("algorithm"))?;
     let algorithm =
         FORM.name(algorithm, "selection").map_err(|error| error.in_member("algorithm"))?;
     if algorithm != "deficit" {
@@ -294,7 +292,7 @@ fn selection(value: &Value) -> Result<Selection> {
     Ok(Selection::Deficit(Deficit { end, taken, weights }))
 }
 
-fn window_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> {
+fn window_shuffle(mut members: NodeMembers<'_, '_, '_>, above: u64) -> Result<Node> {
     let anchor = members.required("anchor", |value| child(value, above))?;
     let index = members.required("index", |value| FORM.count(value))?;
     kind(&mut members)?;
@@ -314,7 +312,7 @@ fn window_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
     Ok(Node::WindowShuffle(WindowShuffle { anchor, index, order, replay, reverse, window }))
 }
 
-fn stored_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> {
+fn stored_shuffle(mut members: NodeMembers<'_, '_, '_>, above: u64) -> Result<Node> {
     let buffer = members.required("buffer", |value| FORM.list(value, |_, value| item(value)))?;
     let child = members.required("child", |value| child(value, above))?;
     kind(&mut members)?;
@@ -325,7 +323,7 @@ fn stored_shuffle(mut members: NodeMembers<'_, '_>, above: u64) -> Result<Node> 
 
 const CONCAT: &str = "concat-then-split";
 
-fn pack(mut members: NodeMembers<'_, '_>, above: u64, split: bool) -> Result<Node> {
+fn pack(mut members: NodeMembers<'_, '_, '_>, above: u64, split: bool) -> Result<Node> {
     let algorithm = members.required("algorithm", |value| FORM.name(value, "packing"))?;
     let child = members.required("child", |value| child(value, above))?;
     kind(&mut members)?;
@@ -372,7 +370,7 @@ fn piece(value: &Value) -> Result<Piece> {
     Ok(Piece { item, offset, count })
 }
 
-fn opaque(mut members: NodeMembers<'_, '_>) -> Result<Node> {
+fn opaque(mut members: NodeMembers<'_, '_, '_>) -> Result<Node> {
     let fingerprint = members.required("fingerprint", |value| {
         let tree = Tree::parse(value)?;
         let named = match &tree {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::FORM;
 use crate::json::Value;
 use crate::records::cursor::{Numbers, Order, SeedRule};
-use crate::records::read::{Members, Reader};
+use crate::records::read::{Members, Reader, missing};
 use crate::{OrderAlgorithm, Result, limits, rule};
 
 const ORDER: Reader = Reader::new(rule::ORDER_FORM);
@@ -98,7 +98,7 @@ fn other(
 ) -> Result<Order> {
     let algorithm = match object.get("algorithm") {
         Some(value) => ORDER.name(value, "order").map_err(|error| error.in_member("algorithm"))?,
-        None => return Err(ORDER.bad("expected a member \"algorithm\", found none")),
+        None => return Err(missing("algorithm")),
     };
     let mut rest = object.clone();
     rest.remove("algorithm");
