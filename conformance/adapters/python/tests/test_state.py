@@ -151,6 +151,7 @@ FORMS = [
     (R, ["origin", "stream"], "x", "bad-member", "json.unknown-member"),
     (R, ["seed_rule", "root"], True, "bad-member", SHAPE),
     (R, ["fork"], {"coordinate": [], "manifest": "0", "step": 1}, "bad-member", SHAPE),
+    (R, ["fork"], {"coordinate": [["pp", 1], ["pp", 2]], "manifest": "0" * 64, "step": 1}, "bad-member", "rng.form"),
     (BIG, ["caches", 0, "bits"], "0" * 8, "bad-member", "rng.form"),
     (BIG, ["caches"], lambda caches: caches * 2, "bad-member", "rng.form"),
     (C, ["kind"], "list", "bad-member", SHAPE),
@@ -216,7 +217,8 @@ OPENS = [
     (C, ["order"], GRAIN), (C, ["order"], GRAIN | {"rounds": 1024, "seed": 2**32 - 1}),
     (C, ["order"], TORCH | {"seed": {"int": "18446744073709551615"}}), (C, ["order"], TORCH | {"n": 10}),
     (C, ["order"], {"algorithm": "explicit", "n": 11, "ordinals": [9] * 11}), (C, ["consumed"], 2**53 - 1),
-    (C, ["order"], {"algorithm": "python.shuffle", "n": 10, "more": {}}), (C, ["epoch_end"], {"rule": "drop-last", "unit": 10}),
+    (C, ["order"], {"algorithm": "python.shuffle", "n": 10, "more": {}}),
+    (C, ["order"], {"algorithm": "mine", "n": 10, "ordinals": [{}]}), (LANES, ["order"], {"algorithm": "mine", "n": 2, "ordinals": {}}), (C, ["epoch_end"], {"rule": "drop-last", "unit": 10}),
     (C, ["next"], {"count": 65536, "first": [0, 1, [0, 2], 3], "sha256": "0" * 64}), (C, ["partition", "axes"], []),
     (MIXED, ["replay"], 2), (MIXED, ["anchor", "selection"], {"algorithm": "random", "weights": []}),
     (MIXED, ["anchor", "selection", "weights", 0], 2**32 - 1), (LANES, ["lanes"], [[2, 0], [3, 0]]),
@@ -304,6 +306,21 @@ class Rules(unittest.TestCase):
                 self.assertIn((code, rule), [(refusal.code, refusal.rule) for refusal in found])
                 for refusal in found:
                     self.assertTrue(refusal.pointer.startswith("/records/"), refusal.pointer)
+
+    def test_a_state_without_outputs(self):
+        for state, rules in ("00" * 16, []), ("00" * 15, ["rng.state"]):
+            def change(listed, state=state):
+                for number in (0, 1):
+                    listed[at(*R, number)]["value"] = stream("jax-rbg", state=state)
+            opened, (found, _) = self.findings(build(change))
+            self.assertEqual((opened, [refusal.rule for refusal in found]), (None, rules * 2))
+
+    def test_the_first_breach_is_the_answer(self):
+        def change(listed):
+            put(listed[at(*C)]["value"], ["partition", "rule"], "by-lane")
+            put(listed[at(*C)]["value"], ["position"], 1)
+        opened, _ = self.findings(build(change))
+        self.assertEqual(opened.rule, "cursor.position")
 
     def test_progress_is_one(self):
         for member, new in (("name", "other"), ("coordinate", [["dp", 0]])):
@@ -480,6 +497,10 @@ class Loader(unittest.TestCase):
         self.assertEqual(grades["rng", "drop", "['dp', 1]"], "exact-if-axes-unchanged")
         self.assertEqual([grades["rng", "big"], grades["cursor", "train"], grades["cursor", "opaque"]],
                          ["exact", "exact", "opaque-same-topology"])
+
+    def test_optimizers_are_joined_for_no_place_too(self):
+        status, answer = self.state(dp=None, change=lambda listed: put(listed[at(*O)]["value"], ["algorithm"], "sgd"))
+        self.assertEqual((status, answer["error"]["rule"]), (1, "optimizer.join"))
 
     def test_what_is_restored_is_checked(self):
         for who, path, new, rule in (

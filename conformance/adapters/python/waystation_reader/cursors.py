@@ -46,7 +46,7 @@ def _numbers(node, tensors):
         counts = within("/source/shards", tensors, counts["tensor"], order["n"])
         if sum(counts) != source["records"]:
             raise Refusal("bad-position", "cursor.lane-record", "not the sum of the shards", pointer="/source/records")
-    if isinstance(order.get("ordinals"), dict):
+    if order.get("algorithm") == "explicit" and isinstance(order["ordinals"], dict):
         ordinals = within("/order/ordinals", tensors, order["ordinals"]["tensor"], order["n"])
         within("/order", in_domain, ordinals, order["n"], source["records"] if counts is None else order["n"])
     if counts is not None and is_computed_order(order):

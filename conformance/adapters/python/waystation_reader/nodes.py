@@ -68,12 +68,12 @@ def _node(value, depth, topology):
     members(value, table)
     about_several(value)
     if topology is not None:
-        if value["kind"] != "sharded-lanes" and value.get("partition", {}).get("rule") == "by-lane":
-            raise bad("by-lane stands with sharded-lanes", "cursor.partition").at(prefix="/partition/rule")
         if value["kind"] == "permuted-index" and value["consumed"] < value["position"]:
             raise bad("less consumed than the position", "cursor.position", "bad-position").at(prefix="/consumed")
         if "next" not in value and is_computed(value):
             raise bad("a computed cursor without next", "cursor.canary-there")
+        if value["kind"] != "sharded-lanes" and value.get("partition", {}).get("rule") == "by-lane":
+            raise bad("by-lane stands with sharded-lanes", "cursor.partition").at(prefix="/partition/rule")
 
 
 def _root_table(value, topology):
@@ -292,9 +292,10 @@ def _window_order(value):
 def _domain(order, bound):
     """The rule order.domain, with the number of things that ordinals number."""
     most = min(bound, 1 << 32) if order["algorithm"] == "grain.index_shuffle" else bound
-    if order["algorithm"] != "explicit" and order["n"] > most:
-        raise bad(f"n is {order['n']} of {bound}", "order.domain", "bad-position").at(prefix="/n")
-    if isinstance(order.get("ordinals"), list):
+    if order["algorithm"] != "explicit":
+        if order["n"] > most:
+            raise bad(f"n is {order['n']} of {bound}", "order.domain", "bad-position").at(prefix="/n")
+    elif isinstance(order["ordinals"], list):
         in_domain(order["ordinals"], order["n"], bound)
 
 

@@ -3,7 +3,7 @@
 import math
 
 from . import nodes, rng, values
-from .forms import (above, array, bad, coordinate, elements, hexadecimal, integer, members, name, object_of, one_of, tensor_or,
+from .forms import (above, array, bad, elements, hexadecimal, integer, members, name, object_of, one_of, tensor_or,
                     unique, within)
 from .registry import CACHES, LIMITS, SCHEDULES
 
@@ -130,10 +130,12 @@ def _state(value):
     hexadecimal(0, len(value), even=True)(value)
 
 
+# Of whatever topology: only that each axis stands once.
+_COORDINATE = unique(array("[axis, index]", name, integer()), lambda index: index[0], "rng.form")
 _RNG = {
     "algorithm": name,
     "caches": elements(_cache, follows=above(lambda cache: cache["kind"].encode(), "rng.form")),
-    "fork?": object_of({"coordinate": coordinate, "manifest": hexadecimal(64), "step": integer(0, "step")}),
+    "fork?": object_of({"coordinate": _COORDINATE, "manifest": hexadecimal(64), "step": integer(0, "step")}),
     "next_raw": elements(hexadecimal(1, 128), "canary-outputs"),
     "on_reshape": one_of("require", "fork", "reinit"),
     "origin?": object_of({"form?": name, "framework": name, "initial_seed?": values.integer, "version?": name}),

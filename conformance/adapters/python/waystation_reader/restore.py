@@ -35,6 +35,10 @@ class Loader:
         for _, record in sorted(self.checkpoint.records.items()):
             groups.setdefault((record["kind"], record["name"]), []).append(record)
         for records in groups.values():
+            if records[0]["kind"] == "optimizer":
+                join = Join()
+                for record in records:
+                    self.within(record, join.add, record)
             if self.topology is None:
                 for record in records:
                     self.one(record, record, True)
@@ -51,9 +55,6 @@ class Loader:
         fits = all(sizes.get(axis) == old[axis] for axis in axes)
         here = [record for record in records if fits and record.get("coordinate", []) == [[axis, place[axis]] for axis in axes]]
         if records[0]["kind"] == "optimizer":
-            join = Join()
-            for record in records:
-                self.within(record, join.add, record)
             here = records
         self.one(records[0], here[0] if here else None, fits)
 

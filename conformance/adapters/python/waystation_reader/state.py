@@ -82,6 +82,7 @@ def _rng(checkpoint, value):
             within("/state", _blob, checkpoint, value["state"]["tensor"], "U8", "rng.tensor")
         return
     state = state_bytes(checkpoint, value)
+    within("/state", rng.decode, value["algorithm"], state)
     outputs = within("/state", rng.canary, value["algorithm"], state, len(value["next_raw"]))
     for number, (one, other) in enumerate(zip(outputs, value["next_raw"])):
         if one != other:
