@@ -75,13 +75,17 @@ impl Walk {
     /// value.
     pub fn new(cursor: &Cursor, tensors: &dyn Tensors, mut budget: Budget) -> Result<Self> {
         let live = build::live(&cursor.root, tensors, &mut budget)?;
-        Ok(Self {
+        Ok(Self::of(cursor, live, budget))
+    }
+
+    fn of(cursor: &Cursor, live: Live, budget: Budget) -> Self {
+        Self {
             live,
             budget,
             consumed: cursor.consumed.unwrap_or(0),
             augment: cursor.augment,
             partition: cursor.partition.clone(),
-        })
+        }
     }
 
     /// Steps over `count` items and says over how many: fewer only when the cursor ends.
@@ -111,10 +115,14 @@ impl Walk {
     /// As for [`next`](Iterator::next); [`Code::BadArgument`] for more than `canary-items`.
     pub fn canary(&self, count: u64) -> Result<Canary> {
         check_count(count)?;
-        let mut ahead = self.ahead()?;
+        self.ahead()?.take_canary(count)
+    }
+
+    /// The same of items that are consumed.
+    fn take_canary(&mut self, count: u64) -> Result<Canary> {
         let mut taken = Taken::default();
         while taken.count < count
-            && let Some(item) = ahead.next().transpose()?
+            && let Some(item) = self.next().transpose()?
         {
             taken.push(item);
         }
@@ -208,7 +216,21 @@ pub fn after(
 ///
 /// [`Code::CanaryMismatch`] under `cursor.canary`; [`Code::Limit`] under `cursor.canary-steps` when
 /// the budget is spent before; and as [`Walk::new`].
-pub fn check_canary(cursor: &Cursor, tensors: &dyn Tensors, budget: Budget) -> Result<bool> {
+pub fn check_canary(cursor: &Cursor, tensors: &dyn Tensors, mut budget: Budget) -> Result<bool> {
+    check_canary_within(cursor, tensors, &mut budget)
+}
+
+/// As [`check_canary`], with a budget of which as many steps are left as were not taken, also after
+/// an error; who checks many cursors bounds them together.
+///
+/// # Errors
+///
+/// As [`check_canary`].
+pub fn check_canary_within(
+    cursor: &Cursor,
+    tensors: &dyn Tensors,
+    budget: &mut Budget,
+) -> Result<bool> {
     if !cursor.is_computed() {
         return Ok(false);
     }
@@ -216,14 +238,22 @@ pub fn check_canary(cursor: &Cursor, tensors: &dyn Tensors, budget: Budget) -> R
         let message = "expected the canary of a computed cursor, found no \"next\"";
         return Err(Error::rule(Code::BadMember, rule::CURSOR_CANARY_THERE, message));
     };
-    let mut walk = Walk::new(cursor, tensors, budget)?;
+    let live = build::live(&cursor.root, tensors, budget)?;
+    let mut walk = Walk::of(cursor, live, budget.clone());
+    let compared = compare_walk(next, &mut walk);
+    *budget = walk.budget;
+    compared.map(|()| true)
+}
+
+fn compare_walk(next: &Canary, walk: &mut Walk) -> Result<()> {
     if next.count == 0 {
         return match walk.has_next()? {
-            false => Ok(true),
+            false => Ok(()),
             true => Err(mismatch("no item to come", "some", "/count")),
         };
     }
-    compare(next, &walk.canary(next.count)?).map(|()| true)
+    check_count(next.count)?;
+    compare(next, &walk.take_canary(next.count)?)
 }
 
 /// Compares a canary with what comes, which has no more items than it.

@@ -45,7 +45,7 @@ pub(crate) struct Epoch {
 enum Ordinals {
     Identity,
     Explicit(Arc<[u64]>),
-    Randperm(Box<Randperm>),
+    Randperm(Randperm),
     IndexShuffle(IndexShuffle),
 }
 
@@ -151,7 +151,7 @@ impl Order {
                     SeedRule::Seed => *seed,
                     SeedRule::SeedPlusEpoch => seed.wrapping_add(epoch),
                 };
-                Ordinals::Randperm(Box::new(Randperm::new(n, seed)))
+                Ordinals::Randperm(Randperm::new(n, seed))
             }
             Algorithm::IndexShuffle { seed, rule, rounds } => {
                 let seed = match rule {

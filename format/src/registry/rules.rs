@@ -437,7 +437,7 @@ pub const CURSOR_LEFTOVER: &str = "cursor.leftover";
 pub const CURSOR_CANARY_THERE: &str = "cursor.canary-there";
 /// The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. (Reader)
 pub const CURSOR_CANARY: &str = "cursor.canary";
-/// A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. (Validator)
+/// A validator MAY leave out a canary that takes more than `canary-steps` steps, and all further ones once those of a checkpoint have taken four times as many; it then says so. (Validator)
 pub const CURSOR_CANARY_STEPS: &str = "cursor.canary-steps";
 /// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table; another one `algorithm`, `n`, and any others. (Both)
 pub const ORDER_FORM: &str = "order.form";
@@ -2118,7 +2118,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[],
         chapter: "18-data-cursors.md",
-        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, for each child, lane or empty shard looked at on the way, and for every 64 integers that the anchor of a new window has.",
+        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and all further ones once those of a checkpoint have taken four times as many; it then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, for each child, lane or empty shard looked at on the way, and for every 64 integers that the anchor of a new window has.",
     },
     RuleInfo {
         id: ORDER_FORM,

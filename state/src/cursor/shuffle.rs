@@ -12,6 +12,10 @@ use crate::order::{Epoch, Order};
 
 /// Bytes that an item of a window takes.
 const ITEM: u64 = 48;
+/// Bytes more that one of many integers takes, which it does not hold in itself.
+const SPILLED: u64 = 80;
+/// Integers that an item holds in itself.
+const HELD: usize = 4;
 
 /// How far the shuffle is walked. At the end of a window it stays there until the next item.
 #[derive(Clone, Debug)]
@@ -33,6 +37,8 @@ pub(super) struct Shuffled {
 #[derive(Clone, Debug)]
 struct Window {
     items: Vec<Item>,
+    /// Bytes of the budget that they hold.
+    held: u64,
     drawn: Epoch,
 }
 
@@ -111,10 +117,7 @@ impl Shuffled {
     }
 
     fn held_here(&self) -> u64 {
-        self.read.as_ref().map_or(0, |window| {
-            let items = u64::try_from(window.items.len()).unwrap_or(u64::MAX);
-            items.saturating_mul(ITEM).saturating_add(window.drawn.held())
-        })
+        self.read.as_ref().map_or(0, |window| window.held.saturating_add(window.drawn.held()))
     }
 
     /// m: the items of the window, 0 before it is read.
@@ -124,12 +127,14 @@ impl Shuffled {
     }
 
     fn read_window(&mut self, budget: &mut Budget) -> Result<()> {
-        let mut items = Vec::new();
+        let (mut items, mut held) = (Vec::new(), 0_u64);
         let mut left = self.window;
         while left > 0
             && let Some(item) = self.child.next(budget)?
         {
-            budget.hold(ITEM)?;
+            let bytes = if item.integers().len() > HELD { ITEM + SPILLED } else { ITEM };
+            budget.hold(bytes)?;
+            held = held.saturating_add(bytes);
             items.push(item);
             left = left.saturating_sub(1);
         }
@@ -141,7 +146,7 @@ impl Shuffled {
             return Err(error.at_pointer(format!("{}/replay", self.path)));
         }
         let drawn = Order::of(&self.order, length, None)?.epoch(self.index);
-        self.read = Some(Window { items, drawn });
+        self.read = Some(Window { items, held, drawn });
         Ok(())
     }
 }

@@ -26,7 +26,9 @@ impl IndexShuffle {
         let bits = 64_u32.saturating_sub(last.saturating_sub(1).leading_zeros());
         let half = bits.div_ceil(2).clamp(8, 16);
         let steps = u64::from(rounds).div_ceil(4);
-        Self { last, half, keys: seed_sequence(seed, usize::from(rounds)), steps }
+        // One element needs no keys.
+        let keys = if last == 0 { vec![] } else { seed_sequence(seed, usize::from(rounds)) };
+        Self { last, half, keys, steps }
     }
 
     /// The element at a place below n.

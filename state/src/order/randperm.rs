@@ -18,12 +18,16 @@ const SPARSE_PART: u64 = 32;
 const SMALL: u64 = 4096;
 /// Bytes that one moved element takes in a map: key, value and the room that the map keeps free.
 const MOVED: u64 = 40;
+/// Steps that it takes to seed the engine and to make its first words.
+const SEEDING: u64 = 64;
 
 /// The elements drawn so far.
 #[derive(Clone, Debug)]
 pub(super) struct Randperm {
     n: u64,
-    engine: Mt19937,
+    seed: u32,
+    /// None before the first draw: an epoch whose ordinals nobody asks for is not seeded.
+    engine: Option<Box<Mt19937>>,
     /// Elements that are final, from the first.
     drawn: u64,
     elements: Elements,
@@ -42,8 +46,8 @@ enum Elements {
 
 impl Randperm {
     pub(super) fn new(n: u64, seed: u64) -> Self {
-        let engine = Mt19937::init_genrand(low(seed));
-        Self { n, engine, drawn: 0, elements: Elements::Moved(HashMap::new()), held: 0 }
+        let seed = low(seed);
+        Self { n, seed, engine: None, drawn: 0, elements: Elements::Moved(HashMap::new()), held: 0 }
     }
 
     /// The element at a place below n. An element takes a step when it is drawn.
@@ -79,7 +83,8 @@ impl Randperm {
             let left = self.n.saturating_sub(self.drawn);
             // There is no draw for the last.
             if left > 1 {
-                let ahead = u64::from(self.engine.next_u32()).checked_rem(left).unwrap_or(0);
+                let draw = seeded(&mut self.engine, self.seed, budget)?.next_u32();
+                let ahead = u64::from(draw).checked_rem(left).unwrap_or(0);
                 self.elements.swap(self.drawn, self.drawn.saturating_add(ahead))?;
             }
             self.drawn = self.drawn.saturating_add(1);
@@ -91,9 +96,10 @@ impl Randperm {
     fn draw_all(&mut self, budget: &mut Budget) -> Result<()> {
         budget.take(self.n)?;
         self.fill(budget)?;
+        let engine = seeded(&mut self.engine, self.seed, budget)?;
         for place in 0..self.n {
-            let high = u64::from(self.engine.next_u32());
-            let draw = (high << 32) | u64::from(self.engine.next_u32());
+            let high = u64::from(engine.next_u32());
+            let draw = (high << 32) | u64::from(engine.next_u32());
             let from = draw.checked_rem(place.saturating_add(1)).unwrap_or(0);
             // The element at `place` is `place` still, so a swap is what the text says.
             self.elements.swap(place, from)?;
@@ -120,6 +126,18 @@ impl Randperm {
         (self.elements, self.held) = (elements, bytes);
         Ok(())
     }
+}
+
+/// The engine, seeded when it is first asked for.
+fn seeded<'e>(
+    engine: &'e mut Option<Box<Mt19937>>,
+    seed: u32,
+    budget: &mut Budget,
+) -> Result<&'e mut Mt19937> {
+    if engine.is_none() {
+        budget.take(SEEDING)?;
+    }
+    Ok(engine.get_or_insert_with(|| Box::new(Mt19937::init_genrand(seed))))
 }
 
 /// As many elements as `n`, each at its own place.
@@ -211,7 +229,7 @@ mod tests {
 
     #[test]
     fn few_of_many_hold_little() {
-        let mut budget = Budget::new(1000, 100_000);
+        let mut budget = Budget::new(1000 + SEEDING, 100_000);
         let mut drawn = Randperm::new(SECOND - 1, 42);
         // The first elements of torch.randperm(214748363) under the seed 42.
         for (place, element) in (0..).zip([105_399_001, 199_900_638, 3_068_019, 143_601_337]) {
@@ -221,6 +239,15 @@ mod tests {
         assert_eq!(budget.steps(), 0);
         let spent = drawn.at(1000, &mut budget).unwrap_err();
         assert_eq!((spent.code(), spent.rule_id()), (Code::Limit, Some("cursor.canary-steps")));
+    }
+
+    #[test]
+    fn only_draws_seed_the_engine() {
+        let mut budget = Budget::new(1, 100);
+        assert_eq!(Randperm::new(1, 42).at(0, &mut budget).unwrap(), 0);
+        let mut budget = Budget::new(SEEDING + 1, 100);
+        Randperm::new(2, 42).at(0, &mut budget).unwrap();
+        assert_eq!(budget.steps(), 0);
     }
 
     #[test]
