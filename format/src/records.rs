@@ -63,8 +63,10 @@ impl Typed {
     ///
     /// # Errors
     ///
-    /// [`Code::BadMember`] for another form than the kind's, [`Code::BadPosition`] for a cursor at
-    /// a place that its sequence does not have; with the pointer from the top of `value`.
+    /// [`Code::BadMember`] for another form than the kind's, [`Code::BadName`] and
+    /// [`Code::BadIdentity`] for names and identities in it, [`Code::Limit`] for what is above a
+    /// limit, [`Code::BadPosition`] for a cursor at a place that its sequence does not have; with
+    /// the pointer from the top of `value`.
     pub fn parse(kind: &str, value: &Value, topology: Option<&Topology>) -> Result<Self> {
         Ok(match kind {
             "progress" => Self::Progress(Progress::parse(value)?),

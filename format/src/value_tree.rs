@@ -348,7 +348,9 @@ fn is_hex(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes as metadata has them: lower-case hex, two digits each.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -58,6 +58,11 @@ pub struct Canary {
     pub sha256: Digest,
 }
 
+impl Canary {
+    /// Items that a canary spells, unless it covers fewer.
+    pub const FIRST: u64 = 4;
+}
+
 /// How the ranks along some axes share a global batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {

@@ -221,7 +221,7 @@ fn steps(value: &Value) -> Result<Vec<Steps>> {
         let steps = Steps::parse(item)?;
         let is_all = steps.params == StepParams::All;
         if all || (is_all && index > 0) {
-            let message = format!("expected {ALL:?} to be the only element of steps");
+            let message = format!("expected {ALL:?} alone in steps, found another element");
             return Err(READER.bad(message).in_member("params"));
         }
         all = is_all;

@@ -75,10 +75,12 @@ impl Progress {
 /// Checks that a record of this kind is the one of the job.
 pub(super) fn check_key(name: &str, coordinate: &Coordinate) -> Result<()> {
     if !coordinate.is_empty() {
-        return Err(READER.bad("expected progress without a coordinate").in_member("coordinate"));
+        let message = format!("expected progress without a coordinate, found {coordinate:?}");
+        return Err(READER.bad(message).in_member("coordinate"));
     }
     if name == NAME {
         return Ok(());
     }
-    Err(READER.bad(format!("expected progress of the name {NAME:?}")).in_member("name"))
+    let message = format!("expected progress of the name {NAME:?}, found {name:?}");
+    Err(READER.bad(message).in_member("name"))
 }

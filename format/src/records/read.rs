@@ -191,9 +191,9 @@ impl Reader {
             std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
         };
         let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        bytes
-            .filter(|_| odd.is_empty())
-            .ok_or_else(|| self.bad("expected an even number of hex digits"))
+        bytes.filter(|_| odd.is_empty()).ok_or_else(|| {
+            self.bad(format!("expected an even number of hex digits, found {}", text.len()))
+        })
     }
 
     /// A SHA-256: 64 hex digits.

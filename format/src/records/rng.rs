@@ -201,7 +201,8 @@ impl Cache {
             if bits.len().is_multiple_of(2) {
                 return Ok(bits.to_owned());
             }
-            Err(READER.bad("expected an even number of hex digits"))
+            let found = bits.len();
+            Err(READER.bad(format!("expected an even number of hex digits, found {found}")))
         })?;
         let kind = members.required("kind", |value| READER.name(value, "kind of cache"))?;
         members.end()?;

@@ -131,7 +131,10 @@ impl Schedule {
     pub fn computed(&self) -> Result<Option<Computed>> {
         let Some(algorithm) = ScheduleAlgorithm::from_id(&self.algorithm) else { return Ok(None) };
         let floats = self.last_value.iter().enumerate().map(|(index, tree)| {
-            let bad = || READER.bad("expected a float").in_item(index).in_member("last_value");
+            let bad = || {
+                let bad = READER.bad("expected a float, found another value");
+                bad.in_item(index).in_member("last_value")
+            };
             Float::of(tree).ok_or_else(bad)
         });
         let last_values = floats.collect::<Result<Vec<Float>>>()?;
@@ -184,7 +187,7 @@ impl Parameters {
     fn read(algorithm: ScheduleAlgorithm, tree: &Tree, values: usize) -> Result<Self> {
         let wanted = algorithm.parameters();
         let Tree::Map(pairs) = tree else {
-            return Err(READER.bad(format!("expected a map of {wanted:?}")));
+            return Err(READER.bad(format!("expected a map of {wanted:?}, found another value")));
         };
         let in_map = |error: Error| error.in_member("map");
         let (mut base, mut floor, mut warmup, mut total) = (None, None, None, None);
@@ -216,7 +219,7 @@ impl Parameters {
             let message = format!("expected a warmup of at most {total} (total), found {warmup}");
             return Err(in_map(READER.bad(message)));
         }
-        let base = base.ok_or_else(|| READER.bad("expected the parameter \"base\""))?;
+        let base = base.ok_or_else(|| READER.bad("expected the parameter \"base\", found none"))?;
         Ok(Self { base, floor, warmup: warmup.unwrap_or(0), total: total.unwrap_or(0) })
     }
 }
@@ -250,5 +253,5 @@ fn count(tree: &Tree) -> Result<u64> {
         }
         _ => None,
     }
-    .ok_or_else(|| READER.bad("expected a count"))
+    .ok_or_else(|| READER.bad("expected a count, found another value"))
 }

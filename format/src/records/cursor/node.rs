@@ -116,7 +116,7 @@ pub struct Mixture {
 }
 
 /// The most children of a mixture.
-pub(super) const MIXTURE_CHILDREN: usize = 1024;
+pub(super) const MIXTURE_CHILDREN: u64 = 1024;
 
 /// How a mixture chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,6 @@ const FORM: Reader = Reader::new(rule::CURSOR_FORM);
 
 const PARTITION: Reader = Reader::new(rule::CURSOR_PARTITION);
 
-/// Items that a canary spells.
-const FIRST: u64 = 4;
-
 pub(super) fn cursor(value: &Value, topology: Option<&Topology>) -> Result<Cursor> {
     let mut root = Root { topology, ..Root::default() };
     let node = node(value, &mut Place::root(&mut root))?;
@@ -116,7 +113,7 @@ fn canary(value: &Value) -> Result<Canary> {
     let first = members.required("first", |value| FORM.list(value, |_, value| item(value)))?;
     let sha256 = members.required("sha256", |value| FORM.digest(value))?;
     members.end()?;
-    let spelled = count.min(FIRST);
+    let spelled = count.min(Canary::FIRST);
     if u64::try_from(first.len()) != Ok(spelled) {
         let message = format!("expected the first {spelled} items, found {}", first.len());
         return Err(there.bad(message).in_member("first"));
@@ -129,7 +126,7 @@ fn item(value: &Value) -> Result<Item> {
     let Value::List(items) = value else { return Ok(Item::leaf(FORM.count(value)?)) };
     let integers = FORM.list(value, |_, value| FORM.count(value))?;
     if items.len() == 1 {
-        return Err(FORM.bad("expected an item of one integer to be written bare"));
+        return Err(FORM.bad("expected an item of one integer bare, found it in a list"));
     }
     if items.is_empty() {
         return Err(FORM.bad("expected an item of at least one integer, found none"));
@@ -172,7 +169,7 @@ fn axes(value: &Value, topology: Option<&Topology>) -> Result<Vec<String>> {
             return Err(PARTITION.bad(message));
         }
         if u64::try_from(before.len()).map_or(true, |axes| axes >= limits::TOPOLOGY_AXES) {
-            let message = format!("expected at most {} axes", limits::TOPOLOGY_AXES);
+            let message = format!("expected at most {} axes, found more", limits::TOPOLOGY_AXES);
             return Err(PARTITION.bad(message));
         }
         before.push(axis);

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use super::{Group, Optimizer, Param, StepParams, Steps};
 use crate::common::Coordinate;
+use crate::value_tree::Tree;
 use crate::{Code, Error, Result, rule};
 
 /// What the records of one name say together; `None` of no record.
@@ -97,7 +98,11 @@ impl<'r> Joining<'r> {
         }
         let Some(joined) = self.groups.get_mut(position) else { return Ok(()) };
         if joined.hyper != group.hyper {
-            return Err(format!("expected equal hyper-parameters of the group {:?}", group.name));
+            return Err(format!(
+                "expected equal hyper-parameters of the group {:?}, found {}",
+                group.name,
+                first_difference(&joined.hyper, &group.hyper)
+            ));
         }
         for param in &group.params {
             match self.grouped.insert(param, position) {
@@ -158,6 +163,16 @@ impl<'r> Joining<'r> {
                 None => listed.map(|(c, params)| steps(c, StepParams::Listed(params))).collect(),
             },
         }
+    }
+}
+
+/// Where the hyper-parameters of a group differ from those before.
+fn first_difference(before: &[(String, Tree)], now: &[(String, Tree)]) -> String {
+    let differs = before.iter().zip(now).find(|(before, now)| before != now);
+    match differs {
+        Some(((before, _), (now, _))) if before != now => format!("{now:?} for {before:?}"),
+        Some((_, (name, _))) => format!("another {name:?}"),
+        None => format!("{} for {}", now.len(), before.len()),
     }
 }
 

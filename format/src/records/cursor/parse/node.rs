@@ -163,8 +163,9 @@ fn domain(order: &Order, n: u64, limit: u64, of_records: bool) -> Result<()> {
             Err(bad(message).in_member("n"))
         }
         Order::Explicit(Numbers::List(ordinals)) => {
-            if let Some(index) = ordinals.iter().position(|ordinal| *ordinal >= limit) {
-                let message = format!("expected an ordinal below {limit}, found another");
+            let beyond = |(_, ordinal): &(usize, &u64)| **ordinal >= limit;
+            if let Some((index, ordinal)) = ordinals.iter().enumerate().find(beyond) {
+                let message = format!("expected an ordinal below {limit}, found {ordinal}");
                 return Err(bad(message).in_item(index).in_member("ordinals"));
             }
             if u64::try_from(ordinals.len()) != Ok(n) {
@@ -227,7 +228,9 @@ fn check_lanes(leaf: &ShardedLanes) -> Result<()> {
         }
         let sum = shards.iter().try_fold(0_u64, |sum, records| sum.checked_add(*records));
         if sum != Some(leaf.source.records) {
-            let message = format!("expected the sum {} of the source", leaf.source.records);
+            let sum = sum.map_or_else(|| "more than 2^64".to_owned(), |sum| sum.to_string());
+            let message =
+                format!("expected the sum {} of the source, found {sum}", leaf.source.records);
             return Err(at(message));
         }
     }
@@ -236,9 +239,8 @@ fn check_lanes(leaf: &ShardedLanes) -> Result<()> {
 
 fn mixture(mut members: NodeMembers<'_, '_, '_>, above: u64) -> Result<Node> {
     let children = members.required("children", |value| {
-        let most = u64::try_from(MIXTURE_CHILDREN).unwrap_or(u64::MAX);
         let read = |_, value| node(value, &mut Place { above, root: None });
-        let children = FORM.list_up_to(value, most, read)?;
+        let children = FORM.list_up_to(value, MIXTURE_CHILDREN, read)?;
         if children.is_empty() {
             return Err(FORM.bad("expected at least one child, found none"));
         }
@@ -377,7 +379,11 @@ fn opaque(mut members: NodeMembers<'_, '_, '_>) -> Result<Node> {
             Tree::Map(pairs) => pairs.iter().all(|(key, _)| matches!(key, MapKey::Str(_))),
             _ => false,
         };
-        if named { Ok(tree) } else { Err(FORM.bad("expected a map with string keys")) }
+        if named {
+            Ok(tree)
+        } else {
+            Err(FORM.bad("expected a map with string keys, found another tree"))
+        }
     })?;
     kind(&mut members)?;
     let media_type = members.required("media_type", |value| FORM.name(value, "media type"))?;
