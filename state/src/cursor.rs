@@ -24,9 +24,6 @@ use live::Live;
 pub use pack::Packed;
 pub use share::{Batch, Rank};
 
-/// Items that a canary spells.
-const FIRST: usize = 4;
-
 /// The tensors that a cursor may name.
 pub trait Tensors {
     /// The elements of a tensor of dtype `U64` and shape `[count]`.
@@ -293,11 +290,11 @@ struct Taken {
 
 impl Taken {
     fn push(&mut self, item: Item) {
-        self.count = self.count.saturating_add(1);
         self.bytes.extend(item.integers().iter().flat_map(|integer| integer.to_le_bytes()));
-        if self.first.len() < FIRST {
+        if self.count < Canary::FIRST {
             self.first.push(item);
         }
+        self.count = self.count.saturating_add(1);
     }
 
     fn finish(self) -> Canary {
