@@ -39,6 +39,7 @@ use waystation_format::record::{Record, RecordKey};
 use waystation_format::records::{Ema, Optimizer, Progress, Scaler, Schedule, Typed, optimizer};
 use waystation_format::value_tree::Tree;
 use waystation_format::{Coordinate, Error, Result};
+use waystation_state::Budget;
 
 use crate::checkpoint::Checkpoint;
 use crate::state::check_schedule;
@@ -52,6 +53,9 @@ pub use stream::RestoredStream;
 pub use tensor::PlacedTensor;
 
 use report::Report;
+
+/// The kind of which all records are joined, whatever the place.
+const OPTIMIZER: &str = "optimizer";
 
 /// What one place gets of a checkpoint's records. Maps are by record name.
 #[derive(Clone, Debug, Default)]
@@ -90,12 +94,16 @@ impl Checkpoint {
     }
 
     /// The grade of every record where no topology is asked about: canaries are compared, sources
-    /// and fingerprints count as offered, nothing is demanded.
+    /// and fingerprints count as offered, nothing is demanded. Records of one kind and name have one
+    /// grade, that of the worst of them.
     ///
     /// # Errors
     /// As [`restore`](Self::restore), but for what is demanded and offered.
     pub fn grades(&self) -> Result<Vec<Graded>> {
-        self.resume(None, &RestoreOptions::default()).map(|restored| restored.report)
+        // Whoever only asks did not say what it may cost.
+        let options =
+            RestoreOptions { budget: Budget::of_validator(), ..RestoreOptions::default() };
+        self.resume(None, &options).map(|restored| restored.report)
     }
 
     fn resume(&self, place: Option<&Place>, options: &RestoreOptions) -> Result<Restored> {
@@ -108,16 +116,34 @@ impl Checkpoint {
                 first.key.kind == record.key.kind && first.key.name == record.key.name
             };
             if !group.first().is_none_or(same) {
-                self.one(&group, place, options, &mut restored, &mut report)?;
+                self.group(&group, place, options, &mut restored, &mut report)?;
                 group.clear();
             }
             group.push(record);
         }
-        if !group.is_empty() {
-            self.one(&group, place, options, &mut restored, &mut report)?;
-        }
+        self.group(&group, place, options, &mut restored, &mut report)?;
         restored.report = report.finish()?;
         Ok(restored)
+    }
+
+    /// The records of one kind and name: together what one place gets of them, or where no place
+    /// is asked about each by itself, and then none of them is kept.
+    fn group(
+        &self,
+        group: &[Record],
+        place: Option<&Place>,
+        options: &RestoreOptions,
+        restored: &mut Restored,
+        report: &mut Report<'_>,
+    ) -> Result<()> {
+        if place.is_some() || group.first().is_some_and(|first| first.key.kind == OPTIMIZER) {
+            return self.one(group, place, options, restored, report);
+        }
+        for record in group {
+            let alone = std::slice::from_ref(record);
+            self.one(alone, None, options, &mut Restored::default(), report)?;
+        }
+        Ok(())
     }
 
     /// The records of one kind and name, one for each place that they vary over.
@@ -143,7 +169,7 @@ impl Checkpoint {
                 let pairs = all.iter().map(|(coordinate, one)| (*coordinate, one));
                 let joined = optimizer::join(pairs).map_err(|e| of_record(e, &first.key))?;
                 restored.optimizers.extend(joined.map(|joined| (name(), joined)));
-                report.exact(&first.key);
+                report.as_saved(&first.key);
                 return Ok(());
             }
             Typed::Rng(_) => {

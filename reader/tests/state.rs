@@ -233,6 +233,27 @@ fn streams_of_one_name_are_alike_and_optimizers_of_one_name_join() {
 }
 
 #[test]
+fn what_is_wrong_is_told_by_record_key_and_then_by_tensor() {
+    let slot = Identity {
+        role: Role::Optimizer,
+        slot: "adam.m".to_owned(),
+        owner: "main".to_owned(),
+        ..Identity::param("up")
+    };
+    let making = Making::new(1)
+        .whole(Identity::param("up"), Dtype::F32, &[4], 0)
+        .whole(slot, Dtype::F32, &[4], 0)
+        .record("cursor", "train", &cursor(8, &[9, 10, 11, 0]))
+        .record("rng", "dropout", &stream("pcg64-dxsm", "\"00\"", &vec!["0".repeat(16); 4], "fork"))
+        .trained(&["gone"]);
+    let rules: Vec<&str> = findings(&making).iter().map(|found| found.1).collect();
+    assert_eq!(
+        rules,
+        [rule::CURSOR_CANARY, rule::OPTIMIZER_PARAMS, rule::RNG_STATE, rule::OPTIMIZER_SLOT,]
+    );
+}
+
+#[test]
 fn slots_and_params_belong_together() {
     let with = |identity: Identity, params: &[&str]| {
         Making::new(1)
@@ -471,6 +492,48 @@ fn without_a_place_records_are_graded_for_what_they_are() {
             ("shared", Grade::Exact),
         ]
     );
+}
+
+#[test]
+fn without_a_place_every_record_is_compared_and_optimizers_vary_as_they_were_saved() {
+    let mut making = Making::new(1);
+    making.topology = Topology(axes(&[("dp", 2)]));
+    let adamw = r#"{"algorithm":"adamw","groups":[],"steps":[]}"#;
+    let sound = making
+        .record_at(&[("dp", 0)], "optimizer", "main", adamw)
+        .record_at(&[("dp", 1)], "optimizer", "main", adamw)
+        .record_at(&[("dp", 0)], "rng", "dropout", &rng(10, "fork"));
+    let whole = sound.clone().record_at(&[("dp", 1)], "rng", "dropout", &rng(11, "fork"));
+    let grades: Vec<Grade> =
+        open(&whole).grades().unwrap().iter().map(|graded| graded.grade).collect();
+    assert_eq!(grades, [Grade::ExactIfAxesUnchanged; 2]);
+    let (state, next) = cuda(11, 400);
+    let other: Vec<String> = next.iter().rev().cloned().collect();
+    let other = stream("philox4x32-10/torch-cuda", &format!("\"{state}\""), &other, "fork");
+    let refused =
+        open(&sound.record_at(&[("dp", 1)], "rng", "dropout", &other)).grades().unwrap_err();
+    assert_eq!(refused.rule_id(), Some(rule::RNG_CANARY));
+}
+
+/// A record of which nothing can be restored is not read: it is graded, whatever is wrong with it.
+#[test]
+fn what_is_not_restored_is_not_looked_into() {
+    let (state, next) = cuda(7, 400);
+    let wrong: Vec<String> = next.iter().rev().cloned().collect();
+    let wrong = stream("philox4x32-10/torch-cuda", &format!("\"{state}\""), &wrong, "fork");
+    let cached = wrong.replace("[],", r#"[{"bits":"00","kind":"vendor/x"}],"#);
+    let making = Making::new(1).record("rng", "cached", &cached).record(
+        "cursor",
+        "train",
+        &cursor(8, &[9, 10, 11, 0]),
+    );
+    let rules: Vec<&str> = findings(&making).iter().map(|found| found.1).collect();
+    assert_eq!(rules, [rule::CURSOR_CANARY, rule::RNG_CANARY]);
+    let mut options = RestoreOptions::default();
+    (options.streams, options.cursors) = (Grade::None, Grade::None);
+    let restored = open(&making).restore(&place(&[], &[]), &options).unwrap();
+    assert!(restored.report.iter().all(|graded| graded.grade == Grade::None), "{restored:?}");
+    assert!(restored.streams[0].state.is_none() && restored.cursors[0].cursor.is_none());
 }
 
 #[test]

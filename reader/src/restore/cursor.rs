@@ -51,8 +51,18 @@ pub(super) fn restore(
     if let Some(offer) = offer {
         check_offer(&cursor, offer).map_err(of_chosen)?;
     }
-    let compared = check_cursor(checkpoint, &cursor, options.budget.clone()).map_err(of_chosen)?;
-    let (grade, reason) = match misgiving(&cursor, &compared, place.is_some().then_some(offer)) {
+    // What is not restored is not looked into.
+    let misgiving = match not_restored(&cursor, place.is_some().then_some(offer)) {
+        Some(reason) => Some((Grade::None, reason)),
+        None => {
+            let compared = match place {
+                Some(_) => check_cursor(checkpoint, &cursor, &mut options.budget.clone()),
+                None => report.steps.check_cursor(checkpoint, &cursor),
+            };
+            misgiving(&cursor, &compared.map_err(of_chosen)?)
+        }
+    };
+    let (grade, reason) = match misgiving {
         Some((grade, reason)) => (grade, Some(reason)),
         None if place.is_none() && !chosen.key.coordinate.is_empty() => {
             let reason = "it is right where its axes keep their sizes".to_owned();
@@ -112,13 +122,10 @@ fn opaque(node: &Node) -> Vec<&Opaque> {
     }
 }
 
-/// Why a cursor is not exact; `offer` is `None` where everything counts as offered.
-fn misgiving(
-    cursor: &Cursor,
-    compared: &Compared,
-    offer: Option<Option<&Offer>>,
-) -> Option<(Grade, String)> {
-    let none = |reason: &str| Some((Grade::None, reason.to_owned()));
+/// Why a cursor is not restored, whatever its canary; `offer` is `None` where everything counts as
+/// offered.
+fn not_restored(cursor: &Cursor, offer: Option<Option<&Offer>>) -> Option<String> {
+    let none = |reason: &str| Some(reason.to_owned());
     let has_opaque = cursor.root.has_opaque();
     let brings = |brought: &dyn Fn(&Offer) -> bool| offer.is_none_or(|o| o.is_some_and(brought));
     if !cursor.root.sources().is_empty() && !brings(&|offer| !offer.sources.is_empty()) {
@@ -127,14 +134,20 @@ fn misgiving(
     if has_opaque && !brings(&|offer| offer.fingerprint.is_some()) {
         return none("its fingerprint was not offered");
     }
-    if has_opaque {
+    if !has_opaque && !cursor.is_computed() {
+        return none("the specification does not compute it");
+    }
+    None
+}
+
+/// Why one that may be restored is not exact.
+fn misgiving(cursor: &Cursor, compared: &Compared) -> Option<(Grade, String)> {
+    if cursor.root.has_opaque() {
         let reason = "its state is a framework's own".to_owned();
         return Some((Grade::OpaqueSameTopology, reason));
     }
-    match compared {
-        Compared::Agrees => {}
-        Compared::NotComputed => return none("the specification does not compute it"),
-        Compared::LeftOut(why) => return none(&format!("its canary was not compared: {why}")),
+    if let Compared::LeftOut(why) = compared {
+        return Some((Grade::None, format!("its canary was not compared: {why}")));
     }
     if cursor.augment == Some(Augment::WorkerStream) {
         let reason = "workers draw from streams of their own".to_owned();

@@ -5,6 +5,7 @@ use waystation_format::records::Uncaptured;
 use waystation_format::{Code, Error, Grade, Result, rule};
 
 use super::{Place, RestoreOptions};
+use crate::state::CanarySteps;
 
 /// The grade of the records of one kind and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Graded {
 pub(super) struct Report<'o> {
     place: Option<&'o Place>,
     options: &'o RestoreOptions,
+    /// What canaries may take together where no place is asked about.
+    pub(super) steps: CanarySteps,
     graded: Vec<Graded>,
     /// What is not good enough, each record once.
     refused: Vec<Refusal>,
@@ -38,7 +41,8 @@ const NAMED: usize = 8;
 
 impl<'o> Report<'o> {
     pub(super) fn new(place: Option<&'o Place>, options: &'o RestoreOptions) -> Self {
-        Self { place, options, graded: Vec::new(), refused: Vec::new() }
+        let steps = CanarySteps::of_validator();
+        Self { place, options, steps, graded: Vec::new(), refused: Vec::new() }
     }
 
     /// The grades, unless one of them is worse than was demanded.
@@ -49,7 +53,7 @@ impl<'o> Report<'o> {
         }
     }
 
-    pub(super) fn exact(&mut self, key: &RecordKey) {
+    fn exact(&mut self, key: &RecordKey) {
         self.push(key, Grade::Exact, None);
     }
 
@@ -108,7 +112,17 @@ impl<'o> Report<'o> {
         }
     }
 
+    /// Where no place is asked about, the worst of the records of one kind and name stands for all.
     fn push(&mut self, key: &RecordKey, grade: Grade, reason: Option<String>) {
+        if self.place.is_none()
+            && let Some(last) = self.graded.last_mut()
+            && (&last.key.kind, &last.key.name) == (&key.kind, &key.name)
+        {
+            if grade > last.grade {
+                (last.grade, last.reason) = (grade, reason);
+            }
+            return;
+        }
         self.graded.push(Graded { key: key.clone(), grade, reason });
     }
 }

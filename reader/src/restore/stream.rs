@@ -55,8 +55,15 @@ fn as_saved(
     report: &mut Report<'_>,
 ) -> Result<RestoredStream> {
     let stream = stream_of(record)?;
-    let state = check_stream(checkpoint, &stream).map_err(|e| of_record(e, &record.key))?;
-    let (grade, state, reason) = match neutral(&stream, state) {
+    // What is not restored is not looked into.
+    let known = match neutral(&stream, Vec::new()) {
+        Ok(known) => {
+            let state = check_stream(checkpoint, &stream).map_err(|e| of_record(e, &record.key))?;
+            Ok(StreamState { state, ..known })
+        }
+        Err(unknown) => Err(unknown),
+    };
+    let (grade, state, reason) = match known {
         Ok(state) if place.is_none() && !record.key.coordinate.is_empty() => {
             (Grade::ExactIfAxesUnchanged, Some(state), Some(on_reshape(&stream).to_owned()))
         }

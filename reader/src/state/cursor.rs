@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use waystation_format::records::Cursor;
-use waystation_format::{Code, Identity, Result, rule};
+use waystation_format::{Code, Identity, Result, limits, rule};
 use waystation_state::Budget;
-use waystation_state::cursor::{Tensors, Walk, check_canary};
+use waystation_state::cursor::{Tensors, Walk, check_canary_within};
 
 use super::numbers;
 use crate::checkpoint::Checkpoint;
@@ -30,6 +30,43 @@ impl Tensors for Named<'_> {
     }
 }
 
+/// Steps that the canaries of a checkpoint may take together where nobody says otherwise: a small
+/// file has room for thousands of cursors.
+const ALL_STEPS: u64 = 4 * limits::CANARY_STEPS;
+
+/// What a validator spends on the canaries of one checkpoint.
+#[derive(Debug)]
+pub(crate) struct CanarySteps {
+    left: u64,
+}
+
+impl CanarySteps {
+    pub(crate) fn of_validator() -> Self {
+        Self { left: ALL_STEPS }
+    }
+
+    /// [`check_cursor`] within a validator's budget for one canary, and what is left for all.
+    ///
+    /// # Errors
+    /// Those of [`check_cursor`].
+    pub(crate) fn check_cursor(
+        &mut self,
+        checkpoint: &Checkpoint,
+        cursor: &Cursor,
+    ) -> Result<Compared> {
+        self.within(|budget| check_cursor(checkpoint, cursor, budget))
+    }
+
+    fn within<T>(&mut self, check: impl FnOnce(&mut Budget) -> T) -> T {
+        let one = Budget::of_validator();
+        let steps = one.steps().min(self.left);
+        let mut budget = Budget::new(steps, one.bytes());
+        let checked = check(&mut budget);
+        self.left = self.left.saturating_sub(steps.saturating_sub(budget.steps()));
+        checked
+    }
+}
+
 /// Compares the canary of a cursor with the items that come.
 ///
 /// # Errors
@@ -37,9 +74,9 @@ impl Tensors for Named<'_> {
 pub(crate) fn check_cursor(
     checkpoint: &Checkpoint,
     cursor: &Cursor,
-    budget: Budget,
+    budget: &mut Budget,
 ) -> Result<Compared> {
-    match check_canary(cursor, &Named(checkpoint), budget) {
+    match check_canary_within(cursor, &Named(checkpoint), budget) {
         Ok(true) => Ok(Compared::Agrees),
         Ok(false) => Ok(Compared::NotComputed),
         Err(e) if e.code() == Code::Limit && e.rule_id() == Some(rule::CURSOR_CANARY_STEPS) => {
@@ -57,5 +94,24 @@ impl Checkpoint {
     /// `dangling`, `limit` when the budget is spent; those of reading a tensor.
     pub fn walk(&self, cursor: &Cursor, budget: Budget) -> Result<Walk> {
         Walk::new(cursor, &Named(self), budget)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_canaries_have_a_budget_together() {
+        let mut all = CanarySteps::of_validator();
+        let mut take = |steps| all.within(|budget| budget.take(steps).is_ok());
+        assert!(!take(limits::CANARY_STEPS + 1));
+        for _ in 0..3 {
+            assert!(take(limits::CANARY_STEPS));
+        }
+        assert!(take(limits::CANARY_STEPS - 1));
+        assert!(!take(2));
+        assert!(take(1));
+        assert!(!take(1));
     }
 }

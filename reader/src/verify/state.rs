@@ -12,15 +12,14 @@ use waystation_format::record::{Record, RecordKey};
 use waystation_format::records::cursor::{Node, Numbers, Order};
 use waystation_format::records::rng::State;
 use waystation_format::records::{Optimizer, Stream, Typed, optimizer};
-use waystation_format::{Code, Coordinate, Error, Result, names, rule};
-use waystation_state::Budget;
+use waystation_format::{Code, Error, Result, names, rule};
 use waystation_store::Store;
 
 use super::Note;
 use crate::checkpoint::Checkpoint;
 use crate::options::OpenOptions;
 use crate::progress::{Progress, go_on};
-use crate::state::{Compared, check_cursor, check_schedule, check_stream};
+use crate::state::{CanarySteps, Compared, check_schedule, check_stream};
 
 use doubts::Doubts;
 use owners::Owners;
@@ -35,26 +34,39 @@ pub(super) fn check(
     progress: &dyn Progress,
 ) -> Result<(Vec<Error>, Vec<Note>)> {
     let checkpoint = Checkpoint::open_store(Arc::clone(store), OpenOptions::default())?;
-    let mut check = Check { checkpoint: &checkpoint, quick, found: Vec::new(), notes: Vec::new() };
+    let mut check = Check {
+        checkpoint: &checkpoint,
+        quick,
+        steps: CanarySteps::of_validator(),
+        found: Vec::new(),
+        notes: Vec::new(),
+    };
     let (mut owners, mut doubts) = (Owners::default(), Doubts::default());
     let mut optimizers: Vec<(Place, Optimizer)> = Vec::new();
-    let mut last: Option<(RecordKey, Stream)> = None;
+    let mut first: Option<(RecordKey, Stream)> = None;
+    let mut at = 0_u64;
     for page in 0..checkpoint.record_pages() {
         let file = names::records_page(page);
         for (index, record) in checkpoint.records_in_page(page)?.iter().enumerate() {
             go_on(progress)?;
-            let place = Place { file: file.clone(), index, key: record.key.clone() };
+            let place = Place { at, file: file.clone(), index, key: record.key.clone() };
+            at = at.saturating_add(1);
             match record.typed()? {
                 Typed::Optimizer(one) => {
-                    owners.optimizer(&record.key.name, &one, &place);
                     check.close_unless_of(&record.key, &mut optimizers);
+                    let found = owners.optimizer(&checkpoint, progress, &one, &place)?;
+                    check.found.extend(found);
                     optimizers.push((place, one));
                 }
                 Typed::Rng(stream) => {
-                    check.alike(&record.key, &stream, last.as_ref(), &place);
                     check.stream(&stream, &place);
                     doubts.stream(&record.key, &stream);
-                    last = Some((record.key.clone(), *stream));
+                    match &first {
+                        Some((key, first)) if key.name == record.key.name => {
+                            check.alike(&stream, first, &place);
+                        }
+                        _ => first = Some((record.key.clone(), *stream)),
+                    }
                 }
                 Typed::Ema(_) => owners.average(&record.key.name),
                 other => {
@@ -70,14 +82,19 @@ pub(super) fn check(
         }
     }
     check.close(&mut optimizers);
-    check.found.extend(owners.check(&checkpoint, progress)?);
+    // What bears on several records is found after them.
+    check.found.sort_by_key(|(at, _)| *at);
     check.notes.extend(doubts.finish());
-    Ok((check.found, check.notes))
+    let of_records = check.found.into_iter().map(|(_, error)| error);
+    let of_tensors = owners.check(&checkpoint, progress)?;
+    Ok((of_records.chain(of_tensors).collect(), check.notes))
 }
 
 /// Where a record stands.
 #[derive(Clone, Debug)]
 struct Place {
+    /// Its number in order of record key.
+    at: u64,
     file: String,
     index: usize,
     key: RecordKey,
@@ -101,7 +118,9 @@ impl Place {
 struct Check<'c> {
     checkpoint: &'c Checkpoint,
     quick: bool,
-    found: Vec<Error>,
+    steps: CanarySteps,
+    /// What is wrong, with the number of the record.
+    found: Vec<(u64, Error)>,
     notes: Vec<Note>,
 }
 
@@ -120,13 +139,14 @@ impl Check<'_> {
             }
             Typed::Schedule(schedule) => check_schedule(&schedule),
             Typed::Cursor(cursor) if self.quick && names_tensor(&cursor.root) => Ok(()),
-            Typed::Cursor(cursor) => check_cursor(self.checkpoint, &cursor, Budget::of_validator())
-                .map(|compared| {
+            Typed::Cursor(cursor) => {
+                self.steps.check_cursor(self.checkpoint, &cursor).map(|compared| {
                     if let Compared::LeftOut(why) = compared {
                         let text = format!("{} canary not compared: {why}", record.key.key());
                         self.notes.push(Note::Unchecked(text));
                     }
-                }),
+                })
+            }
             _ => Ok(()),
         };
         self.keep(checked, place);
@@ -140,25 +160,16 @@ impl Check<'_> {
         self.keep(checked, place);
     }
 
-    /// Compares a stream with the one before it, when they have one name.
-    fn alike(
-        &mut self,
-        key: &RecordKey,
-        stream: &Stream,
-        before: Option<&(RecordKey, Stream)>,
-        place: &Place,
-    ) {
-        let Some((_, before)) = before.filter(|(before, _)| before.name == key.name) else {
-            return;
-        };
+    /// Compares a stream with the first of its name.
+    fn alike(&mut self, stream: &Stream, first: &Stream, place: &Place) {
         let differs = [
-            ("algorithm", before.algorithm.as_str(), stream.algorithm.as_str()),
-            ("on_reshape", before.on_reshape.as_str(), stream.on_reshape.as_str()),
+            ("algorithm", first.algorithm.as_str(), stream.algorithm.as_str()),
+            ("on_reshape", first.on_reshape.as_str(), stream.on_reshape.as_str()),
         ];
         for (member, was, is) in differs {
             if was != is {
                 let message =
-                    format!("expected {member} {was:?} as in the record before, found {is:?}");
+                    format!("expected {member} {was:?} as in the first of its name, found {is:?}");
                 let error = Error::rule(Code::StateDisagree, rule::RNG_ALIKE, message);
                 self.keep(Err(error.at_pointer(format!("/{member}"))), place);
             }
@@ -173,12 +184,22 @@ impl Check<'_> {
     }
 
     fn close(&mut self, optimizers: &mut Vec<(Place, Optimizer)>) {
-        let pairs: Vec<(&Coordinate, &Optimizer)> =
-            optimizers.iter().map(|(place, one)| (&place.key.coordinate, one)).collect();
-        let joined = optimizer::join(pairs).map(drop);
-        if let Some((place, _)) = optimizers.first() {
-            let place = place.clone();
-            self.keep(joined, &place);
+        let joined = |count: usize| {
+            let first = optimizers.iter().take(count);
+            optimizer::join(first.map(|(place, one)| (&place.key.coordinate, one))).map(drop)
+        };
+        // The first that does not join those before it: with more of them, none joins.
+        let (mut good, mut bad) = (0, optimizers.len());
+        let mut checked = joined(bad);
+        while checked.is_err() && bad.saturating_sub(good) > 1 {
+            let middle = good.midpoint(bad);
+            match joined(middle) {
+                Ok(()) => good = middle,
+                wrong => (bad, checked) = (middle, wrong),
+            }
+        }
+        if let Some((place, _)) = optimizers.get(bad.saturating_sub(1)) {
+            self.keep(checked, place);
         }
         optimizers.clear();
     }
@@ -195,7 +216,7 @@ impl Check<'_> {
                 | Code::NotRegular
         );
         if !stored {
-            self.found.push(place.of(error));
+            self.found.push((place.at, place.of(error)));
         }
     }
 }

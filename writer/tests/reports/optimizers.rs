@@ -61,7 +61,7 @@ fn step_counts_have_one_place_and_cannot_be_forgotten() {
     let cut = text.find(",\"steps\"").unwrap();
     text.replace_range(cut.., "}");
     let without = Record::new("optimizer", "main", vec![], &value(&text));
-    assert_eq!(refused(without), (Code::BadMember, rule::OPTIMIZER_FORM));
+    assert_eq!(refused(without), (Code::BadMember, rule::JSON_UNKNOWN_MEMBER));
     // Stages that count a shared parameter differently are found.
     let stages = |second: u64| {
         let (mut first, mut other) = (optimizer(&["a"]), optimizer(&["a"]));
@@ -94,7 +94,7 @@ fn state_belongs_to_a_name_and_not_to_a_number() {
         r#"{"algorithm":"adamw","groups":[{"hyper":[],"name":"all","params":[0,1]}],"steps":[]}"#,
     );
     let numbered = Record::new("optimizer", "main", vec![], &numbered);
-    assert_eq!(refused(numbered), (Code::BadMember, rule::OPTIMIZER_FORM));
+    assert_eq!(refused(numbered), (Code::BadMember, rule::JSON_TYPES));
     // State of no parameter of the optimizer, and a parameter that is not there, are found.
     let (_, found) = trained(&["a", "b"]).record("main", adamw(&["a"])).save_broken();
     assert_eq!(found, (Code::Dangling, rule::OPTIMIZER_SLOT));

@@ -141,6 +141,8 @@ class Loader:
             return "none", "no source is offered", entry
         if self.topology is not None and opaque and name not in self.fingerprints:
             return "none", "no fingerprint is offered", entry
+        if not opaque and not nodes.is_computed(value):
+            return "none", "a cursor that is not computed", entry
         items = check_record(self.checkpoint, record)
         entry["position"] = value.get("consumed")
         if items is not None:
@@ -150,8 +152,6 @@ class Loader:
                 entry["share"] = [cursors.written(item) for item in mine]
         if opaque:
             return "opaque-same-topology", "the state of one framework's loader, unread", entry
-        if items is None:
-            return "none", "a cursor that is not computed", {"position": None, "next": None}
         if value.get("augment") == "worker-stream":
             return "opaque-same-topology", "records are changed at random by streams of workers", entry
         return "exact", None, entry

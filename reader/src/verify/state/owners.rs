@@ -21,64 +21,72 @@ pub(super) struct Owners {
     /// The params of each optimizer, by its name.
     optimizers: HashMap<String, HashSet<Pair>>,
     averages: HashSet<String>,
-    /// Params as records list them, each with its place, in the order of the records.
-    listed: Vec<(Pair, Place, String)>,
+    /// Once a record or tensor asked for them.
+    names: Option<Names>,
 }
 
 impl Owners {
-    pub(super) fn optimizer(&mut self, name: &str, optimizer: &Optimizer, place: &Place) {
-        let params = self.optimizers.entry(name.to_owned()).or_default();
+    /// Notes the params of an optimizer's record. What is wrong with them, in their order, each with
+    /// the number of the record.
+    ///
+    /// # Errors
+    /// `interrupted`, breaches of the pages.
+    pub(super) fn optimizer(
+        &mut self,
+        checkpoint: &Checkpoint,
+        progress: &dyn Progress,
+        optimizer: &Optimizer,
+        place: &Place,
+    ) -> Result<Vec<(u64, Error)>> {
+        let names = Names::once(&mut self.names, checkpoint, progress)?;
+        let known = self.optimizers.entry(place.key.name.clone()).or_default();
+        let mut found = Vec::new();
         for (group, of) in optimizer.groups.iter().enumerate() {
             for (index, param) in of.params.iter().enumerate() {
                 let pair = (param.component.clone(), param.name.clone());
-                let pointer = format!("/groups/{group}/params/{index}");
-                self.listed.push((pair.clone(), place.clone(), pointer));
-                params.insert(pair);
+                if !names.has_param(&pair, true) {
+                    let message = format!(
+                        "expected a param or alias of component {:?} and name {:?}, found none",
+                        pair.0, pair.1
+                    );
+                    let error = Error::rule(Code::Dangling, rule::OPTIMIZER_PARAMS, message);
+                    let pointer = format!("/groups/{group}/params/{index}");
+                    found.push((place.at, place.of(error.at_pointer(pointer))));
+                }
+                known.insert(pair);
             }
         }
+        Ok(found)
     }
 
     pub(super) fn average(&mut self, name: &str) {
         self.averages.insert(name.to_owned());
     }
 
-    /// What is wrong, records first.
+    /// What is wrong with tensors that belong to a record, once all records are noted.
     ///
     /// # Errors
     /// `interrupted`, breaches of the pages.
     pub(super) fn check(
-        &self,
+        &mut self,
         checkpoint: &Checkpoint,
         progress: &dyn Progress,
     ) -> Result<Vec<Error>> {
         let owned = |role: &Role| matches!(role, Role::Optimizer | Role::Ema | Role::Master);
         let contents = &checkpoint.manifest().contents;
-        let any_owned = contents.iter().any(|(_, roles)| roles.iter().any(|(role, _)| owned(role)));
-        if self.listed.is_empty() && !any_owned {
+        if !contents.iter().any(|(_, roles)| roles.iter().any(|(role, _)| owned(role))) {
             return Ok(Vec::new());
         }
-        let names = Names::of(checkpoint, progress)?;
+        Names::once(&mut self.names, checkpoint, progress)?;
+        let Some(names) = &self.names else { return Ok(Vec::new()) };
         let mut found = Vec::new();
-        for (pair, place, pointer) in &self.listed {
-            if !names.has_param(pair, true) {
-                let message = format!(
-                    "expected a param or alias of component {:?} and name {:?}, found none",
-                    pair.0, pair.1
-                );
-                let error = Error::rule(Code::Dangling, rule::OPTIMIZER_PARAMS, message);
-                found.push(place.of(error.at_pointer(&**pointer)));
-            }
-        }
-        if !any_owned {
-            return Ok(found);
-        }
         for page in 0..checkpoint.tensor_pages() {
             go_on(progress)?;
             for entry in checkpoint.entries_in_pages(page..page.saturating_add(1)) {
                 let entry = entry?;
                 let Entry::Tensor(tensor) = &*entry else { continue };
                 if owned(&tensor.identity.role)
-                    && let Some(error) = self.breach(&tensor.identity, &names)
+                    && let Some(error) = self.breach(&tensor.identity, names)
                 {
                     let key = tensor.identity.key();
                     found.push(error.in_file(names::tensors_page(page)).in_tensor(key));
@@ -119,6 +127,7 @@ impl Owners {
 }
 
 /// Names of params and buffers, with those that are declared omitted.
+#[derive(Debug)]
 struct Names {
     params: HashSet<Pair>,
     aliases: HashSet<Pair>,
@@ -126,6 +135,18 @@ struct Names {
 }
 
 impl Names {
+    /// Those of the checkpoint, gone through once.
+    fn once<'n>(
+        known: &'n mut Option<Self>,
+        checkpoint: &Checkpoint,
+        progress: &dyn Progress,
+    ) -> Result<&'n Self> {
+        match known {
+            Some(names) => Ok(names),
+            None => Ok(known.insert(Self::of(checkpoint, progress)?)),
+        }
+    }
+
     fn of(checkpoint: &Checkpoint, progress: &dyn Progress) -> Result<Self> {
         let mut names =
             Self { params: HashSet::new(), aliases: HashSet::new(), buffers: HashSet::new() };
