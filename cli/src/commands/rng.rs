@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use serde_json::json;
-use waystation_format::value_tree::{MapKey, Tree};
+use waystation_format::value_tree::{MapKey, Tree, hex};
 use waystation_format::{Code, Error, Result, RngAlgorithm, RngCache};
 use waystation_state::rng::native::{
     jax, mlx, numpy, python, rust, torch_cpu, torch_cuda, torch_key, torch_mps,
@@ -31,7 +31,10 @@ pub(super) fn run(args: &Rng, context: &Context) -> Result<u8> {
 
 fn draw(args: &RngNext, context: &Context) -> Result<u8> {
     let state = unhex(args.state_hex.trim()).ok_or_else(|| {
-        Error::new(Code::BadArgument, "--state-hex: expected an even number of hex digits")
+        Error::new(
+            Code::BadArgument,
+            "--state-hex: expected an even number of hex digits, found other text",
+        )
     })?;
     let mut engine = Engine::decode(args.algorithm, &state)?;
     let outputs = engine.draw(usize::try_from(args.count).unwrap_or(usize::MAX));
@@ -122,7 +125,10 @@ fn from_form(args: &RngConvert, input: &[u8]) -> Result<StreamState> {
         RngForm::TorchMps => torch_mps::from_bytes(&bytes(input, &[44, 36])),
         RngForm::TorchKey => match words(&tree()?)?.as_slice() {
             [seed, offset] => torch_key::from_words([*seed, *offset]),
-            _ => Err(bad("torch-key: expected [seed, offset]")),
+            other => {
+                let message = format!("torch-key: expected [seed, offset], found {}", other.len());
+                Err(bad(&message))
+            }
         },
         RngForm::Numpy => numpy::from_tree(&tree()?),
         RngForm::NumpyLegacy => numpy::from_legacy_tree(&tree()?),
@@ -142,7 +148,9 @@ fn from_form(args: &RngConvert, input: &[u8]) -> Result<StreamState> {
             };
             match words_32(&tree)?.as_slice() {
                 [first, second] => mlx::from_words([*first, *second]),
-                _ => Err(bad("mlx: expected a key of two words")),
+                other => {
+                    Err(bad(&format!("mlx: expected a key of two words, found {}", other.len())))
+                }
             }
         }
         RngForm::Rust => {
@@ -180,7 +188,9 @@ fn to_form(form: RngForm, stream: &StreamState) -> Result<Written> {
 
 /// Reads the neutral form: the members of a record of kind `rng` that are the stream's.
 fn neutral(tree: &Tree) -> Result<StreamState> {
-    let Tree::Map(members) = tree else { return Err(bad("neutral: expected an object")) };
+    let Tree::Map(members) = tree else {
+        return Err(bad("neutral: expected an object, found another value"));
+    };
     let mut stream: Option<StreamState> = None;
     let (mut caches, mut initial_seed) = (Vec::new(), None);
     let find = |name: &str| {
@@ -191,7 +201,8 @@ fn neutral(tree: &Tree) -> Result<StreamState> {
         let algorithm = RngAlgorithm::from_id(algorithm).ok_or_else(|| {
             bad(&format!("neutral: expected a known algorithm, found {algorithm:?}"))
         })?;
-        let state = unhex(state).ok_or_else(|| bad("neutral: expected state in hex"))?;
+        let state =
+            unhex(state).ok_or_else(|| bad("neutral: expected state in hex, found other text"))?;
         stream = Some(StreamState::new(algorithm, state)?);
     }
     for (key, value) in members {
@@ -204,14 +215,18 @@ fn neutral(tree: &Tree) -> Result<StreamState> {
                 initial_seed = Some(one_word(seed)?);
             }
             (name, _) => {
-                return Err(bad(&format!("neutral: expected no member {name:?} of this form")));
+                let message = "neutral: expected algorithm, state, caches and initial_seed";
+                return Err(bad(&format!("{message}, found {name:?} or another form of it")));
             }
         }
     }
-    let mut stream =
-        stream.ok_or_else(|| bad("neutral: expected the members algorithm and state"))?;
+    let mut stream = stream.ok_or_else(|| {
+        bad("neutral: expected the members algorithm and state, found one or none")
+    })?;
     if !caches.is_sorted_by(|a: &Cache, b| a.kind < b.kind) {
-        return Err(bad("neutral: expected each kind of cache once, ascending"));
+        return Err(bad(
+            "neutral: expected each kind of cache once, ascending, found another order",
+        ));
     }
     stream.caches = caches;
     stream.initial_seed = initial_seed;
@@ -227,7 +242,7 @@ fn cache(tree: &Tree) -> Result<Cache> {
     let [(MapKey::Str(first), Tree::Str(bits)), (MapKey::Str(second), Tree::Str(kind))] =
         members.as_slice()
     else {
-        return Err(bad("neutral: expected a cache to be {\"bits\",\"kind\"}"));
+        return Err(bad("neutral: expected a cache {\"bits\",\"kind\"}, found another form"));
     };
     let known = RngCache::from_id(kind)
         .ok_or_else(|| bad(&format!("neutral: expected a known cache, found {kind:?}")))?;
@@ -237,7 +252,10 @@ fn cache(tree: &Tree) -> Result<Cache> {
         Ok(value) if lower && bits.len() == digits && first == "bits" && second == "kind" => {
             Ok(Cache::new(known, value))
         }
-        _ => Err(bad(&format!("neutral: expected bits of {kind} in {digits} hex digits"))),
+        _ => {
+            let message = format!("neutral: expected bits of {kind} in {digits} hex digits");
+            Err(bad(&format!("{message}, found {} characters", bits.chars().count())))
+        }
     }
 }
 
@@ -276,18 +294,20 @@ fn one_word(tree: &Tree) -> Result<u64> {
         },
         _ => None,
     };
-    word.ok_or_else(|| bad("expected an integer from 0 to 2^64 - 1"))
+    word.ok_or_else(|| bad("expected an integer from 0 to 2^64 - 1, found another value"))
 }
 
 fn words(tree: &Tree) -> Result<Vec<u64>> {
     match tree {
         Tree::List(items) => items.iter().map(one_word).collect(),
-        _ => Err(bad("expected a list of integers")),
+        _ => Err(bad("expected a list of integers, found another value")),
     }
 }
 
 fn words_32(tree: &Tree) -> Result<Vec<u32>> {
-    let narrow = |word| u32::try_from(word).map_err(|_| bad("expected integers below 2^32"));
+    let narrow = |word| {
+        u32::try_from(word).map_err(|_| bad(&format!("expected integers below 2^32, found {word}")))
+    };
     words(tree)?.into_iter().map(narrow).collect()
 }
 
@@ -303,10 +323,6 @@ fn bytes(input: &[u8], lengths: &[usize]) -> Vec<u8> {
         return input.to_vec();
     }
     spelled().unwrap_or_else(|| input.to_vec())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -5,6 +5,7 @@ use waystation_format::record::{Record, RecordKey};
 use waystation_format::records::cursor::{Leftover, Node, Selection};
 use waystation_format::records::optimizer::StepParams;
 use waystation_format::records::{Cursor, Optimizer, Typed};
+use waystation_format::value_tree::hex;
 use waystation_format::{Code, Error, Grade, Result};
 use waystation_reader::Checkpoint;
 use waystation_reader::restore::{Graded, Place, RestoreOptions, Restored};
@@ -134,10 +135,6 @@ pub(super) fn as_members(
         members.push(("cursors", cursors.into()));
     }
     Ok(members)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn name(key: &RecordKey) -> String {
