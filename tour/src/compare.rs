@@ -19,16 +19,16 @@ pub(crate) fn losses(reference: &[f32], jobs: &[JobReport], found: &mut Compared
     for job in jobs {
         for (step, &loss) in (job.first..).zip(&job.losses) {
             let at = usize::try_from(step.saturating_sub(1)).unwrap_or(usize::MAX);
-            let expected = reference.get(at).copied().unwrap_or(f32::NAN);
+            let expected = reference.get(at).copied();
             found.losses = found.losses.saturating_add(1);
-            if expected.to_bits() == loss.to_bits() {
+            if expected.map(f32::to_bits) == Some(loss.to_bits()) {
                 continue;
             }
             found.different_losses = found.different_losses.saturating_add(1);
             found.first_difference.get_or_insert(Difference {
                 step,
                 ranks: job.ranks,
-                expected,
+                expected: expected.unwrap_or(f32::NAN),
                 found: loss,
             });
         }
@@ -104,5 +104,9 @@ mod tests {
         losses(&reference, &[job(2, vec![2.5, other]), job(4, vec![1.0])], &mut found);
         assert_eq!((found.losses, found.different_losses), (7, 2));
         assert_eq!(found.first_difference.unwrap().step, 3);
+        // A loss that is no number is not equal to one that is missing.
+        let mut found = Compared::default();
+        losses(&reference, &[job(4, vec![f32::NAN])], &mut found);
+        assert_eq!((found.losses, found.different_losses), (1, 1));
     }
 }

@@ -103,7 +103,8 @@ impl<'l> Launcher<'l> {
         }
         job.end()?;
         if done != spec.ranks {
-            let message = format!("expected {} ranks to say that they are done", spec.ranks);
+            let message =
+                format!("expected {} ranks to say that they are done, heard {done}", spec.ranks);
             return Err(Error::new(Code::Io, message));
         }
         Ok(Ended { report, resumed, seconds: begin.elapsed().as_secs_f64() })
@@ -123,12 +124,15 @@ impl<'l> Launcher<'l> {
                 None => return Err(not_half("a rank to stop in its save, all came to their end")),
             }
         };
-        let attempt = self.run.dir(&name)?.ok_or_else(|| not_half("the attempt's directory"))?;
+        let attempt =
+            self.run.dir(&name)?.ok_or_else(|| not_half("the attempt's directory, found none"))?;
         let others = spec.ranks.saturating_sub(1);
         let begin = Instant::now();
         while count(&tree::files(&*attempt)?, |name| names::parse_part(name).is_some()) < others {
             if begin.elapsed() > PATIENCE {
-                return Err(not_half("the other ranks to finish their part of the save"));
+                return Err(not_half(
+                    "the other ranks to finish their part of the save within a minute, found fewer",
+                ));
             }
             thread::sleep(LOOK);
         }
@@ -200,13 +204,13 @@ fn check(files: &[(String, u64)], ranks: usize) -> Result<(usize, usize)> {
     let shards = count(files, |name| names::parse_shard(name).is_some());
     let parts = count(files, |name| names::parse_part(name).is_some());
     if shards == 0 {
-        return Err(not_half("at least one shard"));
+        return Err(not_half("at least one shard, found none"));
     }
     if parts >= ranks {
-        return Err(not_half("a rank whose part is missing"));
+        return Err(not_half("a rank whose part is missing, found the parts of all"));
     }
     if count(files, |name| name == names::COMMIT || name == names::MANIFEST) > 0 {
-        return Err(not_half("no commit file"));
+        return Err(not_half("no manifest and no commit file, found one"));
     }
     Ok((shards, parts))
 }

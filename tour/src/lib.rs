@@ -1,8 +1,8 @@
 //! A small model trained by several processes, killed in mid-save and resumed bit for bit: how a
 //! trainer uses Waystation.
 //!
-//! [`tour`] tells and does all of it; [`rank()`] is what the processes do that it starts. To see how
-//! a trainer saves and resumes, read `save.rs` and `resume.rs`, then `records.rs`, `reduce.rs`
+//! [`tour`] tells and does all of it; [`rank()`] is what the processes do that it starts. To see
+//! how a trainer saves and resumes, read `save.rs` and `resume.rs`, then `records.rs`, `reduce.rs`
 //! (sums that do not depend on the number of ranks) and `jobs.rs` (what a launcher decides).
 //!
 //! The crate knows one model and one text. It must not know command lines.

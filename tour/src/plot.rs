@@ -21,8 +21,8 @@ pub(crate) struct Mark {
     pub(crate) sign: char,
 }
 
-/// The picture; the first point is that of step 1. Where several steps share a column it shows their
-/// mean.
+/// The picture; the first point is that of step 1. Where several steps share a column it shows
+/// their mean.
 pub(crate) fn plot(points: &[Point], marks: &[Mark], width: usize) -> Vec<String> {
     let columns = width.saturating_sub(MARGIN).clamp(10, 120).min(points.len().max(1));
     let column_of = |step: usize| {

@@ -18,8 +18,8 @@ use crate::trainer::Trainer;
 /// those that any rank wrote.
 ///
 /// # Errors
-/// Those of `waystation-reader`, [`records::read`] and [`records::put_back`]; `digest-mismatch` when it is not the
-/// checkpoint that was decided on.
+/// Those of `waystation-reader`, [`records::read`] and [`records::put_back`]; `digest-mismatch` when
+/// it is not the checkpoint that was decided on.
 pub(crate) fn resume(
     run: &Arc<dyn Store>,
     name: &str,
@@ -27,7 +27,8 @@ pub(crate) fn resume(
     place: Place,
 ) -> Result<(Trainer, usize)> {
     let store = run.dir(name)?.ok_or_else(|| {
-        Error::new(Code::NotFound, "expected the checkpoint to resume from").in_file(name)
+        Error::new(Code::NotFound, "expected the checkpoint to resume from, found none")
+            .in_file(name)
     })?;
     let checkpoint = Checkpoint::open_store(store, OpenOptions::default())?;
     if checkpoint.digest() != digest {
@@ -79,19 +80,7 @@ mod tests {
     use super::*;
     use crate::records::records;
     use crate::save::Saver;
-    use crate::wire::Peers;
-
-    struct Nobody;
-
-    impl Peers for Nobody {
-        fn send(&mut self, _: usize, _: &[u8]) -> Result<()> {
-            Ok(())
-        }
-
-        fn receive(&mut self, _: usize) -> Result<Vec<u8>> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::wire::Nobody;
 
     /// A run with one checkpoint of one rank after a few steps, and that rank.
     fn saved() -> (Arc<dyn Store>, String, Digest, Trainer) {

@@ -111,7 +111,8 @@ impl Saver {
             let name =
                 names::attempt_dir(trainer.step, &self.plan.attempt(trainer.step, self.counter));
             let attempt = self.run.dir(&name)?.ok_or_else(|| {
-                Error::new(Code::NotFound, "expected the attempt that rank 0 made").in_file(&name)
+                Error::new(Code::NotFound, "expected the attempt that rank 0 made, found none")
+                    .in_file(&name)
             })?;
             return Ok((name, attempt));
         }

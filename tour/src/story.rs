@@ -71,7 +71,9 @@ pub fn tour(options: &Options, say: Say<'_>, progress: &dyn Progress) -> Result<
     let mut compared = Compared::default();
     compare::losses(&alone.losses, &jobs, &mut compared);
     let [expected, found] = [&reference, &run].map(|launcher| {
-        launcher.latest()?.ok_or_else(|| Error::new(Code::NoCheckpoint, "expected a last one"))
+        launcher
+            .latest()?
+            .ok_or_else(|| Error::new(Code::NoCheckpoint, "expected a last one, found none"))
     });
     let (expected, found) = (expected?, found?);
     let same_state = compare::checkpoints(&expected.store, &found.store, &mut compared)?;
@@ -168,7 +170,10 @@ fn resumed_by_three(
     let [before, ranks, _] = RANKS;
     tell.heading(3, &format!("Resume on {ranks} processes"))?;
     let Some(from) = run.latest()? else {
-        return Err(Error::new(Code::NoCheckpoint, "expected the checkpoints before the kill"));
+        return Err(Error::new(
+            Code::NoCheckpoint,
+            "expected the checkpoints before the kill, found none",
+        ));
     };
     let skipped = from.skipped.iter().find(|(name, _)| *name == kill.attempt);
     let Some((_, why)) = skipped else {
@@ -211,7 +216,7 @@ fn tell_resumed(ended: &Ended, tell: &mut Teller<'_>) -> Result<()> {
     };
     let most = ended.resumed.iter().map(read).max().unwrap_or(0);
     let Some(Event::Resumed { dropout, sample, .. }) = ended.resumed.first() else {
-        return Err(Error::new(Code::StateDisagree, "expected ranks to resume"));
+        return Err(Error::new(Code::StateDisagree, "expected ranks to resume, heard of none"));
     };
     tell.under(&format!(
         "A rank reads {} numbers: all parameters, and its share of the optimizer's memory. Dropout \
@@ -334,7 +339,7 @@ impl Home {
         std::fs::create_dir_all(path).map_err(|e| Error::io("make a directory", e))?;
         let mut found = std::fs::read_dir(path).map_err(|e| Error::io("list", e))?;
         if found.next().is_some() {
-            let message = "expected a directory to make, or an empty one";
+            let message = "expected a directory to make, or an empty one, found files in it";
             return Err(Error::new(Code::Exists, message).in_file(path.display().to_string()));
         }
         Ok(Self::Kept(path.to_owned()))

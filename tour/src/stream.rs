@@ -69,7 +69,9 @@ impl Stream {
     /// `not-exact` for a stream of another form, `bad-rng-state`.
     pub(crate) fn at(saved: &StreamState) -> Result<Self> {
         if saved.algorithm != ALGORITHM || !saved.caches.is_empty() {
-            let message = format!("expected a stream of {ALGORITHM} without caches");
+            let (found, caches) = (saved.algorithm, saved.caches.len());
+            let message =
+                format!("expected {ALGORITHM} without caches, found {found} with {caches}");
             return Err(Error::new(Code::NotExact, message));
         }
         Ok(Self { engine: saved.engine()? })

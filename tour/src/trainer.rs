@@ -136,18 +136,7 @@ fn no_sample() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Nobody;
-
-    impl Peers for Nobody {
-        fn send(&mut self, _: usize, _: &[u8]) -> Result<()> {
-            Ok(())
-        }
-
-        fn receive(&mut self, _: usize) -> Result<Vec<u8>> {
-            Ok(Vec::new())
-        }
-    }
+    use crate::wire::Nobody;
 
     #[test]
     fn it_learns() {
