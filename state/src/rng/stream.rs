@@ -2,9 +2,14 @@
 //!
 //! It knows the state and the caches. Names, coordinates and canaries are the record's.
 
+use waystation_format::records::Stream;
+use waystation_format::records::rng::{Cache as RecordedCache, OnReshape, State};
 use waystation_format::{Code, Error, Result, RngAlgorithm, RngCache};
 
-use super::engine::Engine;
+use super::engine::{Engine, canary};
+
+/// Raw outputs in the canary of a record that is made here.
+const OUTPUTS: usize = 4;
 
 /// What a sampler keeps beside an engine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +52,31 @@ impl StreamState {
         Ok(Self { algorithm, state, caches: Vec::new(), initial_seed: None })
     }
 
+    /// The stream as a record says it, with a canary of four outputs; where it comes from and
+    /// what it is for is left to be said.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::BadRngState`] as [`Engine::decode`].
+    pub fn to_record(&self, on_reshape: OnReshape) -> Result<Stream> {
+        let spelled = |cache: &Cache| {
+            let bits = RngCache::from_id(&cache.kind).map_or(u64::BITS, RngCache::bits);
+            let digits = usize::try_from(bits / 4).unwrap_or_default();
+            RecordedCache { bits: format!("{:0digits$x}", cache.bits), kind: cache.kind.clone() }
+        };
+        Ok(Stream {
+            algorithm: self.algorithm.as_str().to_owned(),
+            caches: self.caches.iter().map(spelled).collect(),
+            fork: None,
+            next_raw: canary(self.algorithm, &self.state, OUTPUTS)?,
+            on_reshape,
+            origin: None,
+            purpose: None,
+            seed_rule: None,
+            state: State::Inline(self.state.clone()),
+        })
+    }
+
     /// The engine at this state.
     ///
     /// # Errors
@@ -84,4 +114,23 @@ impl StreamState {
 #[cold]
 fn cannot_hold(form: &str, what: &str) -> Error {
     Error::new(Code::BadArgument, format!("the form {form} cannot hold {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_a_stream_has_its_canary_and_its_caches_in_their_widths() {
+        let engine = Engine::seeded(RngAlgorithm::Pcg64XslRr, 3).unwrap();
+        let mut stream =
+            StreamState::new(RngAlgorithm::Pcg64XslRr, engine.encode().unwrap()).unwrap();
+        stream.caches = vec![Cache::new(RngCache::NumpyU32Half, 0x2a)];
+        let record = stream.to_record(OnReshape::Fork).unwrap();
+        assert_eq!(record.caches[0].bits, "0000002a");
+        assert_eq!(record.next_raw.len(), OUTPUTS);
+        // It is one that a reader takes.
+        assert_eq!(Stream::parse(&record.to_value()).unwrap(), record);
+        super::super::check_canary(stream.algorithm, &stream.state, &record.next_raw).unwrap();
+    }
 }
