@@ -2,8 +2,9 @@
 //!
 //! [`Checkpoint`] opens one and finds what is in it; [`TensorRef`] reads a tensor; [`Plan`] is the
 //! same without I/O, for other backends; [`verify()`] checks every rule and byte; [`run`] lists the
-//! attempts of a run and finds the one to resume from; [`reshard`] shares tensors out among
-//! writers; [`restore`] gives the state of training to a place of any topology. Reads are positional and checked; only [`map`] maps files.
+//! attempts of a run and finds the one to resume from; [`restore`] gives the state of training to a
+//! place of any topology; [`reshard`] shares tensors out among writers. Reads are positional and
+//! checked; only [`map`] maps files.
 //!
 //! The crate knows files and how to get at what they hold. What their bytes mean is the business
 //! of `waystation-format`, and it writes nothing.

@@ -1,4 +1,6 @@
 //! What a caller demands of a restore, and what it brings along.
+//!
+//! It knows names, grades and costs. It must not know records.
 
 use std::collections::{BTreeMap, BTreeSet};
 

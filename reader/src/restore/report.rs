@@ -1,4 +1,7 @@
 //! Grades of what is restored, and whether they are good enough.
+//!
+//! It knows what was demanded and which refusal comes first. It must not know why a record has its
+//! grade.
 
 use waystation_format::record::RecordKey;
 use waystation_format::records::Uncaptured;

@@ -1,4 +1,7 @@
 //! Data cursors: the canary of a record, and walking on from it.
+//!
+//! It knows what comparing may cost. Which items come is for `waystation-state` to say, whether a
+//! cursor is for a place the business of `restore`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Schedules: the values of a record against those of its position.
+//!
+//! It knows which numbers of a record go into which formula. The formulas are those of
+//! `waystation-state`.
 
 use waystation_format::records::{Float, Schedule};
 use waystation_format::{Code, Error, Result, rule};

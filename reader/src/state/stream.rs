@@ -1,4 +1,7 @@
-//! Random streams: state and canary of a record.
+//! Random streams: state and canary of a record, and its neutral form.
+//!
+//! It knows what is registered. Engines are those of `waystation-state`; what becomes of a stream on
+//! another topology is the business of `restore`.
 
 use waystation_format::records::Stream;
 use waystation_format::{Result, RngAlgorithm};

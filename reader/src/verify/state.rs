@@ -1,7 +1,7 @@
 //! The rules of depth R and V on resume state (chapters 16 to 19), once root and pages are good.
 //!
-//! It knows the order of what it reports: by record key, then tensors by identity key. What a record
-//! breaks by itself is the business of `state`.
+//! It knows the order of what it reports: by record key, then tensors by identity key. What a
+//! record breaks by itself is the business of `state`.
 
 mod doubts;
 mod owners;

@@ -1,7 +1,8 @@
 //! Who belongs to whom: params that optimizers list, and tensors that belong to a record and to a
 //! param.
 //!
-//! It knows names, kept while pages go by one after another. It must not know what the tensors hold.
+//! It knows names, kept while pages go by one after another. It must not know what the tensors
+//! hold.
 
 use std::collections::{HashMap, HashSet};
 
