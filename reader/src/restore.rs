@@ -195,8 +195,8 @@ impl Checkpoint {
         // What is left is given as it is to the places that it is for.
         let chosen = match self.choose(group, place, &first.key) {
             Ok(chosen) => chosen,
-            Err(reason) => {
-                report.none(&first.key, reason);
+            Err(unfit) => {
+                report.none(&first.key, unfit.reason());
                 return Ok(());
             }
         };
@@ -230,20 +230,48 @@ impl Checkpoint {
         group: &'r [Record],
         place: Option<&Place>,
         first: &RecordKey,
-    ) -> std::result::Result<&'r Record, String> {
+    ) -> std::result::Result<&'r Record, Unfit> {
         let topology = &self.manifest().common.topology;
         let coordinate = match place {
             None => first.coordinate.clone(),
             Some(place) => match place.misfit(&first.coordinate, topology) {
-                Some(reason) => return Err(reason),
+                Some(reason) => return Err(Unfit::Reshaped(reason)),
                 None => place.along(&first.coordinate),
             },
         };
+        // Only a validator has compared them all.
+        if let Some(other) =
+            group.iter().find(|record| !same_axes(&record.key.coordinate, &first.coordinate))
+        {
+            let found = &other.key.coordinate;
+            let reason = format!("its records vary over {:?} and over {found:?}", first.coordinate);
+            return Err(Unfit::Missing(reason));
+        }
         group
             .iter()
             .find(|record| same_place(&record.key.coordinate, &coordinate))
-            .ok_or_else(|| format!("there is no record for {coordinate:?}"))
+            .ok_or_else(|| Unfit::Missing(format!("there is no record for {coordinate:?}")))
     }
+}
+
+/// Why there is no record for a place.
+enum Unfit {
+    /// An axis has another size.
+    Reshaped(String),
+    /// The axes are as they were, so there ought to be one.
+    Missing(String),
+}
+
+impl Unfit {
+    fn reason(self) -> String {
+        match self {
+            Self::Reshaped(reason) | Self::Missing(reason) => reason,
+        }
+    }
+}
+
+fn same_axes(a: &Coordinate, b: &Coordinate) -> bool {
+    a.iter().map(|(axis, _)| axis).eq(b.iter().map(|(axis, _)| axis))
 }
 
 /// Whether two coordinates name one place; topologies may list their axes in any order.

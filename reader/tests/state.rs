@@ -12,10 +12,11 @@
 
 mod support;
 
-use support::{Making, adam, small};
+use support::{Making, adam, reseal, small, store_of};
 use waystation_format::records::rng::Fork;
 use waystation_format::{
-    Code, Coordinate, Digest, Dtype, Grade, Identity, Region, RngAlgorithm, Role, Topology, rule,
+    Code, Coordinate, Digest, Dtype, Grade, Identity, Region, RngAlgorithm, Role, Topology, names,
+    rule,
 };
 use waystation_reader::restore::{Cut, Place, Placement, RestoreOptions};
 use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
@@ -396,6 +397,42 @@ fn another_data_parallel_size_forks_what_may_fork_and_keeps_the_rest() {
     assert_eq!(again.streams[0].state, dropout.state);
     let other = place(&[("dp", 3), ("tp", 2)], &[("dp", 0), ("tp", 1)]);
     assert_ne!(checkpoint.restore(&other, &options).unwrap().streams[0].state, dropout.state);
+}
+
+/// What only a validator compares: a root whose records are not those of its parts.
+#[test]
+fn a_place_without_its_record_gets_no_other_and_no_fork() {
+    let two = || {
+        let record = |making: Making, dp| {
+            making.record_at(&[("dp", dp)], "rng", "dropout", &rng(dp, "fork"))
+        };
+        record(record(Making::new(2), 0), 1).files()
+    };
+    let one = format!(
+        r#"{{"coordinate":[["dp",1]],"kind":"rng","name":"dropout","value":{}}}"#,
+        rng(1, "fork")
+    );
+    let elsewhere = one.replace("dp", "tp").replace("1]]", "0]]");
+    for (left, reason) in [("", "no record"), (&*format!(",{elsewhere}"), "vary over")] {
+        let mut files = two();
+        let page = files.get_mut(&names::records_page(0)).unwrap();
+        let text = String::from_utf8(page.clone()).unwrap().replace(&format!(",{one}"), left);
+        assert_ne!(text.as_bytes(), page.as_slice());
+        *page = text.into_bytes();
+        reseal(&mut files, |manifest| {
+            manifest.common.topology = Topology(axes(&[("dp", 2), ("tp", 1)]));
+        });
+        let checkpoint = Checkpoint::open_store(store_of(&files), OpenOptions::default()).unwrap();
+        let at = place(&[("dp", 2), ("tp", 1)], &[("dp", 1), ("tp", 0)]);
+        let refused = checkpoint.restore(&at, &RestoreOptions::default()).unwrap_err();
+        assert_eq!(refused.code(), Code::NotExact);
+        let mut options = RestoreOptions::default();
+        options.streams = Grade::None;
+        let restored = checkpoint.restore(&at, &options).unwrap();
+        assert_eq!(restored.report[0].grade, Grade::None);
+        assert!(restored.report[0].reason.as_deref().unwrap().contains(reason));
+        assert_eq!(restored.streams[0].state, None);
+    }
 }
 
 #[test]

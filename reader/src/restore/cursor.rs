@@ -38,8 +38,8 @@ pub(super) fn restore(
     let name = first.key.name.clone();
     let chosen = match checkpoint.choose(group, place, &first.key) {
         Ok(chosen) => chosen,
-        Err(reason) => {
-            report.demanded(&first.key, Grade::None, Some(reason), options.cursors);
+        Err(unfit) => {
+            report.demanded(&first.key, Grade::None, Some(unfit.reason()), options.cursors);
             return Ok(RestoredCursor { name, grade: Grade::None, cursor: None, rank: None });
         }
     };

@@ -7,7 +7,7 @@ use waystation_format::{Code, Error, Grade, Result, RngAlgorithm, rule};
 use waystation_state::rng::{Engine, StreamState, canary, fork_seed};
 
 use super::report::Report;
-use super::{Place, RestoreOptions, of_record};
+use super::{Place, RestoreOptions, Unfit, of_record};
 use crate::checkpoint::Checkpoint;
 use crate::state::{check_stream, neutral};
 
@@ -43,7 +43,7 @@ pub(super) fn restore(
     };
     match checkpoint.choose(group, place, &first.key) {
         Ok(record) => as_saved(checkpoint, record, place, options, report),
-        Err(reason) => reshaped(checkpoint, first, place, reason, options, report),
+        Err(unfit) => reshaped(checkpoint, first, place, unfit, options, report),
     }
 }
 
@@ -81,12 +81,12 @@ fn as_saved(
     })
 }
 
-/// A stream whose axes have other sizes than it was saved with.
+/// A stream that has no record for the place.
 fn reshaped(
     checkpoint: &Checkpoint,
     first: &Record,
     place: Option<&Place>,
-    reason: String,
+    unfit: Unfit,
     options: &RestoreOptions,
     report: &mut Report<'_>,
 ) -> Result<RestoredStream> {
@@ -99,6 +99,13 @@ fn reshaped(
         next_raw: Vec::new(),
         fork: None,
         record,
+    };
+    let reason = match unfit {
+        Unfit::Reshaped(reason) => reason,
+        Unfit::Missing(reason) => {
+            report.demanded(key, Grade::None, Some(reason), options.streams);
+            return Ok(restored);
+        }
     };
     // The state is not used, so its canary says nothing here; its caches would be.
     let known = neutral(&restored.record, Vec::new()).map(|stream| stream.algorithm);
