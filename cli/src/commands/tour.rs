@@ -1,4 +1,5 @@
-//! `tour`: the main job on a small model, and the processes that it starts.
+//! `tour`: the main job on a small model, and the processes that it starts. Knows terminals and
+//! exit codes; what the job does is `waystation-tour`'s business.
 
 use std::io;
 

@@ -1,4 +1,6 @@
 //! `inspect --state`: what the records say, for people, and how well they can be resumed.
+//!
+//! It knows words. Which grade a record has is the reader's business.
 
 use serde_json::{Value, json};
 use waystation_format::record::{Record, RecordKey};
@@ -200,13 +202,18 @@ fn of_optimizer(optimizer: &Optimizer) -> String {
     if optimizer.steps.len() > SHOWN {
         steps.push("…".to_owned());
     }
-    let params = optimizer.params().count();
-    let groups = optimizer.groups.len();
-    let mut text = format!("{}, {groups} groups, {params} params", optimizer.algorithm);
+    let params = counted(optimizer.params().count(), "param");
+    let groups = counted(optimizer.groups.len(), "group");
+    let mut text = format!("{}, {groups}, {params}", optimizer.algorithm);
     for step in steps {
         text.push_str(&format!(", {step}"));
     }
     text
+}
+
+/// `1 group`, `2 groups`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn of_cursor(cursor: &Cursor) -> String {
