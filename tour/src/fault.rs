@@ -1,6 +1,7 @@
 //! Things done wrong on purpose, to see that the tour notices.
 //!
-//! A comparison that was never seen to fail proves nothing.
+//! A comparison that was never seen to fail proves nothing. It knows the state of a rank. It must
+//! not know how the tour compares.
 
 use serde::{Deserialize, Serialize};
 use waystation_format::Result;

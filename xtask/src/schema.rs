@@ -24,7 +24,7 @@ pub(crate) fn files(registry: &Registry) -> Result<Vec<(&'static str, String)>> 
     let limits = Limits(registry);
     let mut defs = basic(registry, &limits)?;
     defs.extend(entries::defs(registry, &limits)?);
-    defs.extend(records::defs(&limits)?);
+    defs.extend(records::defs(registry, &limits)?);
     defs.extend(state::defs(registry));
     defs.extend(streams::defs(registry, &limits)?);
     defs.extend(cursors::defs(registry, &limits)?);

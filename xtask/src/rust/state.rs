@@ -1,4 +1,7 @@
 //! Rust for the registries of resume state: streams, orders, schedules, grades.
+//!
+//! It knows which functions each enum has beside those that all have. How an enum is written, the
+//! module above knows.
 
 use super::{Enum, Variant, head, literal, variant};
 use crate::registry::{Advance, Registry};

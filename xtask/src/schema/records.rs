@@ -6,12 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Defs, Limits, also, hex, list, object, to, tuple};
 use crate::Result;
+use crate::registry::Registry;
 
-/// Kinds of records, each with a definition of its name.
-const KINDS: [&str; 9] =
-    ["progress", "optimizer", "ema", "schedule", "scaler", "rng", "cursor", "value", "uncaptured"];
-
-pub(super) fn defs(limits: &Limits<'_>) -> Result<Defs> {
+pub(super) fn defs(registry: &Registry, limits: &Limits<'_>) -> Result<Defs> {
     let max_integer = limits.get("max-integer")?;
     let digits = limits.get("inline-bytes")?.saturating_mul(2);
     let record = object([
@@ -20,12 +17,14 @@ pub(super) fn defs(limits: &Limits<'_>) -> Result<Defs> {
         ("name", to("name")),
         ("value", json!({ "type": "object" })),
     ]);
-    let mut kinds: Vec<Value> = KINDS
+    // Each kind has a definition of its name.
+    let mut kinds: Vec<Value> = registry
+        .kinds
         .iter()
         .map(|kind| {
             json!({
-                "if": { "properties": { "kind": { "const": kind } } },
-                "then": { "properties": { "value": to(kind) } },
+                "if": { "properties": { "kind": { "const": kind.id } } },
+                "then": { "properties": { "value": to(&kind.id) } },
             })
         })
         .collect();

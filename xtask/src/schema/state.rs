@@ -1,4 +1,6 @@
 //! Definitions of chapter 16: the kinds of records that say numbers.
+//!
+//! It knows the members of each. What joins several members, or records, is beyond a schema.
 
 use serde_json::{Value, json};
 

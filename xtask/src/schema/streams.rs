@@ -1,4 +1,6 @@
 //! Definitions of chapter 17: random streams, with the digits that the registry gives.
+//!
+//! It knows lengths. Whether a state is legal and gives these outputs is beyond a schema.
 
 use serde_json::{Value, json};
 
