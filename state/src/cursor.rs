@@ -15,7 +15,9 @@ mod shuffle;
 
 use std::sync::Arc;
 
-use waystation_format::records::cursor::{Augment, Canary, Cursor, Item, Node, Partition};
+use waystation_format::records::cursor::{
+    Augment, Canary, Cursor, Item, Mixture, Node, Partition, Selection,
+};
 use waystation_format::{Code, Digest, Error, Identity, Result, arith, limits, rule};
 
 use crate::Budget;
@@ -92,7 +94,7 @@ impl Walk {
     /// As for [`next`](Iterator::next).
     pub fn skip_items(&mut self, count: u64) -> Result<u64> {
         let skipped = self.live.skip(count, &mut self.budget)?;
-        self.consumed = counted(arith::add(self.consumed, skipped, "items consumed")?)?;
+        self.consumed = arith::add(self.consumed, skipped, "items consumed")?;
         Ok(skipped)
     }
 
@@ -131,14 +133,16 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// As [`canary`](Self::canary).
+    /// As [`canary`](Self::canary); [`Code::Limit`] when a count passes what metadata may hold.
     pub fn cursor(&self, count: u64) -> Result<Cursor> {
+        let root = self.live.to_node();
+        writable(&root)?;
         Ok(Cursor {
             augment: self.augment,
-            consumed: Some(self.consumed),
+            consumed: Some(counted(self.consumed)?),
             next: Some(self.canary(count)?),
             partition: self.partition.clone(),
-            root: self.live.to_node(),
+            root,
         })
     }
 
@@ -179,7 +183,7 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Result<Item>> {
         let item = self.live.next(&mut self.budget).transpose()?;
         Some(item.and_then(|item| {
-            self.consumed = counted(arith::add(self.consumed, 1, "items consumed")?)?;
+            self.consumed = arith::add(self.consumed, 1, "items consumed")?;
             Ok(item)
         }))
     }
@@ -229,6 +233,7 @@ pub fn check_canary_within(
     budget: &mut Budget,
 ) -> Result<bool> {
     if !cursor.is_computed() {
+        build::check_leaves(&cursor.root, tensors, budget)?;
         return Ok(false);
     }
     let Some(next) = &cursor.next else {
@@ -245,7 +250,7 @@ pub fn check_canary_within(
 fn compare_walk(next: &Canary, walk: &mut Walk) -> Result<()> {
     if next.count == 0 {
         return match walk.has_next()? {
-            false => Ok(()),
+            false => compare(next, &Taken::default().finish()),
             true => Err(mismatch("no item to come", "some", "/count")),
         };
     }
@@ -318,6 +323,20 @@ fn counted(count: u64) -> Result<u64> {
     }
     let message = format!("expected a count of at most 2^53 - 1, found {count}");
     Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message))
+}
+
+/// Refuses counts that a walk has taken beyond what metadata may hold; their items come all the same.
+fn writable(node: &Node) -> Result<()> {
+    match node {
+        Node::PermutedIndex(leaf) => counted(leaf.epoch).map(drop)?,
+        Node::ShardedLanes(leaf) => counted(leaf.epoch).map(drop)?,
+        Node::WindowShuffle(shuffle) => counted(shuffle.index).map(drop)?,
+        Node::Mixture(Mixture { selection: Selection::Deficit(deficit), .. }) => {
+            deficit.taken.iter().try_for_each(|taken| counted(*taken).map(drop))?;
+        }
+        _ => {}
+    }
+    node.children().iter().try_for_each(writable)
 }
 
 /// One more.

@@ -23,6 +23,12 @@ pub(super) fn live(node: &Node, tensors: &dyn Tensors, budget: &mut Budget) -> R
     Builder { tensors, budget, depth: 0, path: String::new() }.node(node)
 }
 
+/// Checks the leaves of a node that is not computed against the tensors that they name, as far as
+/// what they say is computed. Errors name the place within it.
+pub(super) fn check_leaves(node: &Node, tensors: &dyn Tensors, budget: &mut Budget) -> Result<()> {
+    Builder { tensors, budget, depth: 0, path: String::new() }.leaves(node)
+}
+
 struct Builder<'a> {
     tensors: &'a dyn Tensors,
     budget: &'a mut Budget,
@@ -34,14 +40,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// Recursion ends at `cursor-depth`, also for a tree that was not read from a record.
     fn node(&mut self, node: &Node) -> Result<Live> {
-        self.budget.take(1)?;
-        if self.depth >= limits::CURSOR_DEPTH {
-            let message = format!(
-                "expected at most {} nodes in one another, found more",
-                limits::CURSOR_DEPTH
-            );
-            return Err(Error::rule(Code::Limit, rule::CURSOR_FORM, message));
-        }
+        self.enter()?;
         match node {
             Node::PermutedIndex(leaf) => self.permuted(leaf),
             Node::ShardedLanes(leaf) => self.lanes(leaf),
@@ -53,11 +52,40 @@ impl Builder<'_> {
         }
     }
 
-    fn beneath(&mut self, node: &Node, step: &str) -> Result<Live> {
+    fn enter(&mut self) -> Result<()> {
+        self.budget.take(1)?;
+        if self.depth < limits::CURSOR_DEPTH {
+            return Ok(());
+        }
+        let message =
+            format!("expected at most {} nodes in one another, found more", limits::CURSOR_DEPTH);
+        Err(Error::rule(Code::Limit, rule::CURSOR_FORM, message))
+    }
+
+    fn leaves(&mut self, node: &Node) -> Result<()> {
+        self.enter()?;
+        match node {
+            Node::PermutedIndex(leaf) if leaf.order.is_computed() => self.permuted(leaf).map(drop),
+            Node::ShardedLanes(leaf) if leaf.order.is_computed() => self.lanes(leaf).map(drop),
+            // Which shard a lane is in nobody can say.
+            Node::ShardedLanes(leaf) => self.shards(leaf).map(drop),
+            Node::PermutedIndex(_) | Node::Opaque(_) => Ok(()),
+            Node::Mixture(mixture) => {
+                mixture.children.iter().enumerate().try_for_each(|(index, child)| {
+                    self.at(&format!("/children/{index}"), |s| s.leaves(child))
+                })
+            }
+            Node::WindowShuffle(shuffle) => self.at("/anchor", |s| s.leaves(&shuffle.anchor)),
+            Node::StoredShuffle(shuffle) => self.at("/child", |s| s.leaves(&shuffle.child)),
+            Node::Pack(pack) => self.at("/child", |s| s.leaves(&pack.child)),
+        }
+    }
+
+    fn at<T>(&mut self, step: &str, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let length = self.path.len();
         self.path.push_str(step);
         self.depth = self.depth.saturating_add(1);
-        let built = self.node(node);
+        let built = act(self);
         self.depth = self.depth.saturating_sub(1);
         self.path.truncate(length);
         built
@@ -73,8 +101,21 @@ impl Builder<'_> {
 
     fn lanes(&mut self, leaf: &ShardedLanes) -> Result<Live> {
         let order = self.order(&leaf.order, leaf.n, leaf.n)?;
+        let shards = self.shards(leaf)?;
+        check_lanes(leaf).map_err(|error| error.at_pointer(format!("{}/lanes", self.path)))?;
+        let lanes = u64::try_from(leaf.lanes.len()).unwrap_or(u64::MAX);
+        let listed = match &leaf.shards {
+            Numbers::List(list) => u64::try_from(list.len()).unwrap_or(u64::MAX),
+            Numbers::Tensor(_) => 0,
+        };
+        let weight = weight_of(&leaf.order).saturating_add(lanes).saturating_add(listed);
+        Lanes::new(leaf.clone(), order, &shards, weight, &self.path, self.budget).map(Live::Lanes)
+    }
+
+    /// The records of each shard.
+    fn shards(&mut self, leaf: &ShardedLanes) -> Result<Arc<[u64]>> {
         let place = format!("{}/source/shards", self.path);
-        let shards = match &leaf.shards {
+        let shards: Arc<[u64]> = match &leaf.shards {
             Numbers::List(list) => Arc::from(list.as_slice()),
             Numbers::Tensor(identity) => {
                 self.hold(leaf.n)?;
@@ -91,14 +132,7 @@ impl Builder<'_> {
             let error = Error::rule(Code::BadPosition, rule::CURSOR_LANE_RECORD, message);
             return Err(error.at_pointer(place));
         }
-        check_lanes(leaf).map_err(|error| error.at_pointer(format!("{}/lanes", self.path)))?;
-        let lanes = u64::try_from(leaf.lanes.len()).unwrap_or(u64::MAX);
-        let listed = match &leaf.shards {
-            Numbers::List(list) => u64::try_from(list.len()).unwrap_or(u64::MAX),
-            Numbers::Tensor(_) => 0,
-        };
-        let weight = weight_of(&leaf.order).saturating_add(lanes).saturating_add(listed);
-        Lanes::new(leaf.clone(), order, &shards, weight, &self.path, self.budget).map(Live::Lanes)
+        Ok(shards)
     }
 
     fn mixture(&mut self, mixture: &Mixture) -> Result<Live> {
@@ -117,7 +151,7 @@ impl Builder<'_> {
         }
         let mut children = Vec::new();
         for (index, child) in mixture.children.iter().enumerate() {
-            children.push(self.beneath(child, &format!("/children/{index}"))?);
+            children.push(self.at(&format!("/children/{index}"), |s| s.node(child))?);
         }
         Ok(Live::Mixed(Box::new(Mixed::new(children, deficit.clone()))))
     }
@@ -126,7 +160,7 @@ impl Builder<'_> {
         // Refused now rather than at the first window.
         Order::of(&shuffle.order, shuffle.window.min(1 << 32), None)
             .map_err(|error| error.at_pointer(format!("{}/order", self.path)))?;
-        let child = self.beneath(&shuffle.anchor, "/anchor")?;
+        let child = self.at("/anchor", |s| s.node(&shuffle.anchor))?;
         Ok(Live::Shuffled(Box::new(Shuffled::new(shuffle, child, self.path.clone()))))
     }
 

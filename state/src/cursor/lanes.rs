@@ -9,7 +9,7 @@ use std::sync::Arc;
 use waystation_format::records::cursor::{Item, LaneEnd, ShardedLanes};
 use waystation_format::{Code, Error, Result, arith, rule};
 
-use super::{bump, counted};
+use super::counted;
 use crate::Budget;
 use crate::order::{Epoch, Order};
 
@@ -124,7 +124,7 @@ impl Lanes {
     }
 
     fn begin_epoch(&mut self, budget: &mut Budget) -> Result<()> {
-        self.node.epoch = bump(self.node.epoch)?;
+        self.node.epoch = self.node.epoch.saturating_add(1);
         self.node.next_lane = 0;
         budget.release(self.drawn.held());
         self.drawn = self.order.epoch(self.node.epoch);

@@ -5,7 +5,6 @@
 use waystation_format::Result;
 use waystation_format::records::cursor::{Deficit, EndsWhen, Item, Mixture, Selection};
 
-use super::bump;
 use super::live::Live;
 use crate::Budget;
 
@@ -77,7 +76,7 @@ impl Mixed {
         else {
             return Ok(None);
         };
-        let after = bump(*count)?;
+        let after = count.saturating_add(1);
         let taken = take(child, budget)?;
         *count = after;
         let more = child.has_next(budget)?;

@@ -8,7 +8,7 @@ use waystation_format::records::cursor::{
 use waystation_format::{Code, Digest, Error, Result, arith, rule};
 
 use super::live::Live;
-use super::{Taken, Tensors, build, bump, check_count, compare, counted, not_computed};
+use super::{Taken, Tensors, build, bump, check_count, compare, counted, not_computed, writable};
 use crate::Budget;
 
 /// The sequences of a cursor whose root is a pack over a computed child, from the one that comes
@@ -155,7 +155,7 @@ impl Packed {
     ///
     /// # Errors
     ///
-    /// As [`canary`](Self::canary).
+    /// As [`canary`](Self::canary); [`Code::Limit`] when a count passes what metadata may hold.
     pub fn cursor(
         &self,
         count: u64,
@@ -172,6 +172,7 @@ impl Packed {
             tail: self.tail,
             tokenizer: self.tokenizer,
         };
+        writable(&pack.child)?;
         Ok(Cursor {
             augment: self.augment,
             consumed: Some(self.consumed),

@@ -5,7 +5,6 @@
 use waystation_format::records::cursor::{EpochEnd, Item, PermutedIndex};
 use waystation_format::{Code, Error, Result, rule};
 
-use super::{bump, counted};
 use crate::Budget;
 use crate::order::{Epoch, Order};
 
@@ -43,8 +42,7 @@ impl Permuted {
             return Ok(None);
         }
         if self.node.position == self.items {
-            let next = bump(self.node.epoch)?;
-            self.begin(next, budget);
+            self.begin(self.node.epoch.saturating_add(1), budget);
         }
         let drawn = self.drawn.get_or_insert_with(|| self.order.epoch(self.node.epoch));
         let place = self.node.position.checked_rem(self.node.n).unwrap_or(0);
@@ -68,7 +66,7 @@ impl Permuted {
         // Whole epochs after this one; the last of them is stayed in at its end.
         let beyond = count.saturating_sub(left).saturating_sub(1);
         let epochs = beyond.checked_div(self.items).unwrap_or(0).saturating_add(1);
-        let epoch = counted(self.node.epoch.saturating_add(epochs))?;
+        let epoch = self.node.epoch.saturating_add(epochs);
         let within = beyond.checked_rem(self.items).unwrap_or(0);
         self.begin(epoch, budget);
         self.node.position = within.saturating_add(1);

@@ -5,7 +5,6 @@
 use waystation_format::records::cursor::{self as form, Item, Node, WindowShuffle};
 use waystation_format::{Code, Error, Result, rule};
 
-use super::bump;
 use super::live::Live;
 use crate::Budget;
 use crate::order::{Epoch, Order};
@@ -77,7 +76,7 @@ impl Shuffled {
                 return Ok(None);
             }
             budget.take(self.child.steps_to_copy())?;
-            let next = bump(self.index)?;
+            let next = self.index.saturating_add(1);
             budget.release(self.held_here());
             (self.anchor, self.index, self.given, self.read) =
                 (self.child.to_node(), next, 0, None);
