@@ -12,6 +12,8 @@
     reason = "support of tests: what cannot fail here may panic, and not every test uses all"
 )]
 
+pub mod records;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
