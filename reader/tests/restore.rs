@@ -11,15 +11,12 @@
 
 mod support;
 
-use support::records::{axes, cuda, cursor, open, place, rng, stream};
-use support::{Making, adam, reseal, small, store_of};
+use support::records::{axes, cuda, cursor, findings, open, place, rng, stream};
+use support::{Making, reseal, small, store_of};
 use waystation_format::records::rng::Fork;
-use waystation_format::{
-    Code, Coordinate, Digest, Dtype, Grade, Identity, Region, RngAlgorithm, Role, Topology, names,
-    rule,
-};
-use waystation_reader::restore::{Cut, Place, Placement, RestoreOptions};
-use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
+use waystation_format::{Code, Digest, Grade, Region, RngAlgorithm, Topology, names, rule};
+use waystation_reader::restore::{Cut, Placement, RestoreOptions};
+use waystation_reader::{Checkpoint, OpenOptions};
 use waystation_state::rng::{Engine, fork_seed};
 
 /// Streams that vary over dp, over tp, and over nothing.

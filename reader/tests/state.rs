@@ -11,8 +11,8 @@
 
 mod support;
 
-use support::{Making, adam};
 use support::records::{cuda, cursor, findings, open, place, rng, stream};
+use support::{Making, adam};
 use waystation_format::value_tree::hex;
 use waystation_format::{Code, Dtype, Identity, RngAlgorithm, Role, rule};
 use waystation_reader::restore::RestoreOptions;
