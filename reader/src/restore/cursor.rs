@@ -1,4 +1,7 @@
 //! Data cursors for a place.
+//!
+//! It knows what a caller has to bring and how far a cursor is right without it. Which items come
+//! is for `waystation-state` to say, which record is for the place the business of `restore`.
 
 use waystation_format::record::Record;
 use waystation_format::records::cursor::{Augment, Node, Opaque};

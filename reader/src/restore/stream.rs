@@ -1,4 +1,7 @@
 //! Random streams for a place: as saved, forked, or not at all.
+//!
+//! It knows what becomes of a stream on another topology, and its lineage. Engines and the seeds of
+//! forks are those of `waystation-state`.
 
 use waystation_format::record::Record;
 use waystation_format::records::rng::{Fork, OnReshape};
