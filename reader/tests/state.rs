@@ -12,11 +12,11 @@
 mod support;
 
 use support::records::{cuda, cursor, findings, open, place, rng, stream};
-use support::{Making, adam};
+use support::{Making, adam, store_of};
 use waystation_format::value_tree::hex;
 use waystation_format::{Code, Dtype, Identity, RngAlgorithm, Role, rule};
 use waystation_reader::restore::RestoreOptions;
-use waystation_reader::{VerifyOptions, verify};
+use waystation_reader::{Checkpoint, OpenOptions, VerifyOptions, verify};
 
 #[test]
 fn each_breach_of_state_is_found_where_it_is() {
@@ -249,7 +249,7 @@ fn a_state_in_a_tensor_is_read_checked_and_restored() {
     let algorithm = RngAlgorithm::Philox4x32TorchCuda;
     let next = waystation_state::rng::canary(algorithm, &bytes, 4).unwrap();
     let value = stream(algorithm.as_str(), tensor, &next, "require");
-    let making = making.record("rng", "dropout", &value);
+    let mut making = making.record("rng", "dropout", &value);
     assert_eq!(findings(&making), []);
     let restored = open(&making).restore(&place(&[], &[]), &RestoreOptions::default()).unwrap();
     assert_eq!(restored.streams[0].state.as_ref().unwrap().state, bytes);
@@ -260,4 +260,17 @@ fn a_state_in_a_tensor_is_read_checked_and_restored() {
         longer.whole(Identity { role: Role::Blob, ..Identity::param("rng") }, Dtype::U64, &[2], 0);
     let found = findings(&longer);
     assert_eq!((found.len(), found[0].0, found[0].1), (1, Code::Dangling, rule::RNG_TENSOR));
+    // A tensor may be of any length: one that no state has is not read, so that it is torn does not
+    // matter.
+    making.tensors.clear();
+    let identity = Identity { role: Role::Blob, ..Identity::param("rng") };
+    let mut files = making.whole(identity, Dtype::U8, &[1 << 20], 0).files();
+    for (name, bytes) in &mut files {
+        if name.ends_with(".safetensors") {
+            bytes[9000] ^= 1;
+        }
+    }
+    let torn = Checkpoint::open_store(store_of(&files), OpenOptions::default()).unwrap();
+    let error = torn.restore(&place(&[], &[]), &RestoreOptions::default()).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::BadRngState, Some(rule::RNG_STATE)));
 }

@@ -2,20 +2,37 @@
 //!
 //! It knows what such a tensor has to be. It must not know what its bytes mean.
 
+use std::sync::Arc;
+
 use waystation_format::records::rng::State;
-use waystation_format::{Code, Dtype, Entry, Error, Identity, Result, Role, rule};
+use waystation_format::{Code, Dtype, Entry, Error, Identity, Result, RngAlgorithm, Role, rule};
 
 use crate::checkpoint::Checkpoint;
+use crate::tensor::TensorRef;
 
-/// The bytes of a stream's state.
+/// The bytes of the state of a stream of `algorithm`. A tensor of another length than its states
+/// have is not read: it may be of any; nor is one of an engine that is not registered.
 ///
 /// # Errors
-/// `dangling` when its tensor is not there or is another than it must be; those of reading it.
-pub(crate) fn state_bytes(checkpoint: &Checkpoint, state: &State) -> Result<Vec<u8>> {
-    match state {
-        State::Inline(bytes) => Ok(bytes.clone()),
-        State::Tensor(identity) => read(checkpoint, identity, Dtype::U8, None, rule::RNG_TENSOR),
+/// `dangling` when its tensor is not there or is another than it must be; `bad-rng-state` for its
+/// length; those of reading it.
+pub(crate) fn state_bytes(
+    checkpoint: &Checkpoint,
+    state: &State,
+    algorithm: Option<RngAlgorithm>,
+) -> Result<Vec<u8>> {
+    let identity = match state {
+        State::Inline(bytes) => return Ok(bytes.clone()),
+        State::Tensor(identity) => identity,
+    };
+    let tensor = named(checkpoint, identity, Dtype::U8, None, rule::RNG_TENSOR)?;
+    let Some(algorithm) = algorithm else { return Ok(Vec::new()) };
+    let (expected, found) = (algorithm.state_bytes(), tensor.bytes()?);
+    if u64::try_from(expected).ok() != Some(found) {
+        let message = format!("{algorithm}: expected a state of {expected} bytes, found {found}");
+        return Err(Error::rule(Code::BadRngState, rule::RNG_STATE, message));
     }
+    tensor.read()
 }
 
 /// The numbers of a tensor that a cursor names, `count` of them.
@@ -26,19 +43,21 @@ pub(crate) fn numbers(
     checkpoint: &Checkpoint,
     identity: &Identity,
     count: u64,
-) -> Result<Vec<u64>> {
-    let bytes = read(checkpoint, identity, Dtype::U64, Some(count), rule::ORDER_TENSOR)?;
+) -> Result<Arc<[u64]>> {
+    let tensor = named(checkpoint, identity, Dtype::U64, Some(count), rule::ORDER_TENSOR)?;
+    let bytes = tensor.read()?;
     let (numbers, _) = bytes.as_chunks::<8>();
     Ok(numbers.iter().map(|number| u64::from_le_bytes(*number)).collect())
 }
 
-fn read(
-    checkpoint: &Checkpoint,
+/// The tensor of an identity, which is what it must be.
+fn named<'c>(
+    checkpoint: &'c Checkpoint,
     identity: &Identity,
     dtype: Dtype,
     count: Option<u64>,
     rule: &'static str,
-) -> Result<Vec<u8>> {
+) -> Result<TensorRef<'c>> {
     let dangling = |found: String| {
         let count = count.map_or_else(String::new, |count| format!(" of {count}"));
         let message = format!("expected a blob of {dtype}{count}, found {found}");
@@ -59,5 +78,5 @@ fn read(
         let role = tensor.identity.role;
         return Err(dangling(format!("a {role} of {} and shape {shape:?}", tensor.dtype)));
     }
-    checkpoint.tensor_of(&entry)?.read()
+    checkpoint.tensor_of(&entry)
 }

@@ -16,8 +16,9 @@ use crate::checkpoint::Checkpoint;
 /// # Errors
 /// `dangling`, `bad-rng-state`, `canary-mismatch`; those of reading the tensor.
 pub(crate) fn check_stream(checkpoint: &Checkpoint, stream: &Stream) -> Result<Vec<u8>> {
-    let state = state_bytes(checkpoint, &stream.state)?;
-    if let Some(algorithm) = RngAlgorithm::from_id(&stream.algorithm) {
+    let algorithm = RngAlgorithm::from_id(&stream.algorithm);
+    let state = state_bytes(checkpoint, &stream.state, algorithm)?;
+    if let Some(algorithm) = algorithm {
         check_canary(algorithm, &state, &stream.next_raw)?;
     }
     Ok(state)
