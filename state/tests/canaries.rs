@@ -15,7 +15,7 @@ mod trees;
 
 use std::sync::Arc;
 
-use trees::{cursor, lanes, permuted, saved, shuffle, walk};
+use trees::{cursor, lanes, permuted, shuffle, walk};
 use waystation_format::records::cursor::{
     Cursor, EpochEnd, LaneEnd, Leftover, Node, Numbers, Order, Pack, Tail,
 };
@@ -38,7 +38,7 @@ fn a_canary_of_nothing_has_the_digest_of_nothing() {
     let Node::PermutedIndex(leaf) = &mut ended.root else { panic!() };
     leaf.position = 3;
     ended.consumed = Some(3);
-    let mut ended = saved(&ended);
+    let mut ended = Cursor { next: Some(walk(&ended).canary(4).unwrap()), ..ended };
     assert!(check_canary(&ended, &NoTensors, Budget::default()).unwrap());
     ended.next.as_mut().unwrap().sha256 = Digest::of(b"something");
     let error = check_canary(&ended, &NoTensors, Budget::default()).unwrap_err();
