@@ -322,6 +322,13 @@ class Rules(unittest.TestCase):
         opened, _ = self.findings(build(change))
         self.assertEqual(opened.rule, "cursor.position")
 
+    def test_true_is_not_1(self):
+        def change(listed):
+            for number, tree in (0, True), (1, 1):
+                put(listed[at(*O, number)]["value"], ["groups", 0, "hyper"], [["fused", tree]])
+        opened, (found, _) = self.findings(build(change))
+        self.assertEqual((opened, [refusal.rule for refusal in found]), (None, ["optimizer.join"]))
+
     def test_progress_is_one(self):
         for member, new in (("name", "other"), ("coordinate", [["dp", 0]])):
             opened, _ = self.findings(build(lambda listed: put(listed, [at("progress", "main"), member], new)))

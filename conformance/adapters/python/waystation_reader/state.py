@@ -119,7 +119,8 @@ class Join:
         for member in ("algorithm", "masters"):
             self._agree(member, value.get(member), f"/value/{member}" if member in value else "/value")
         for number, group in enumerate(value["groups"]):
-            self._agree(("hyper", group["name"]), group["hyper"], f"/value/groups/{number}/hyper")
+            # As text: Python takes true for 1.
+            self._agree(("hyper", group["name"]), canonical.text(group["hyper"]), f"/value/groups/{number}/hyper")
             for position, pair in enumerate(group["params"]):
                 self._agree(("group", *pair), group["name"], f"/value/groups/{number}/params/{position}")
         for number, listed in enumerate(value["steps"]):
