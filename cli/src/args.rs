@@ -125,7 +125,7 @@ pub(crate) struct Inspect {
     /// List every record, and how well training can be resumed from it.
     #[arg(long)]
     pub(crate) state: bool,
-    /// With --state: the topology to resume on, such as dp=3,tp=2; canaries are compared for --place.
+    /// With --state: the topology to resume on, such as dp=3,tp=2, at --place.
     #[arg(long, value_name = "AXES", requires_all = ["state", "place"])]
     pub(crate) topology: Option<String>,
     /// The place in that topology, an index along each axis, such as dp=2,tp=0.

@@ -65,7 +65,7 @@ fn batches(cursor: &Cursor, count: usize, world: u64) -> Vec<Vec<Item>> {
 }
 
 #[test]
-fn d1_the_next_batches_on_the_same_ranks() {
+fn the_next_batches_on_the_same_ranks() {
     for start in kinds() {
         let whole = batches(&start, 20, 4);
         for done in [0, 1, 7, 16] {
@@ -79,7 +79,7 @@ fn d1_the_next_batches_on_the_same_ranks() {
 }
 
 #[test]
-fn d2_the_same_batches_on_half_twice_and_an_odd_number_of_ranks() {
+fn the_same_batches_on_half_twice_and_an_odd_number_of_ranks() {
     for start in kinds() {
         let whole = batches(&start, 12, 4);
         let resumed = saved(&after(&start, 9 * G, 8, &NoTensors, Budget::default()).unwrap());
@@ -102,7 +102,7 @@ fn d2_the_same_batches_on_half_twice_and_an_odd_number_of_ranks() {
 }
 
 #[test]
-fn d2_lanes_go_to_ranks_that_divide_them() {
+fn lanes_go_to_ranks_that_divide_them() {
     let shards = [5; 12];
     let start = cursor(lanes(4, &shards, Order::Identity, LaneEnd::Wrap));
     let resumed = after(&start, 2 * G, 8, &NoTensors, Budget::default()).unwrap();
@@ -132,7 +132,7 @@ fn d2_lanes_go_to_ranks_that_divide_them() {
 }
 
 #[test]
-fn d3_across_the_end_of_an_epoch() {
+fn across_the_end_of_an_epoch() {
     let order = Order::TorchRandpermCpu { seed: 3, seed_rule: SeedRule::SeedPlusEpoch };
     for (end, items) in [
         (EpochEnd::Wrap, 100),
@@ -172,7 +172,7 @@ fn d3_across_the_end_of_an_epoch() {
 }
 
 #[test]
-fn d4_saving_again_at_once_changes_nothing() {
+fn saving_again_at_once_changes_nothing() {
     for start in kinds() {
         for consumed in [0, 1, 16, 59, 60, 97, 100, 108, 333] {
             let first = after(&start, consumed, 30, &NoTensors, Budget::default()).unwrap();
@@ -185,7 +185,7 @@ fn d4_saving_again_at_once_changes_nothing() {
 }
 
 #[test]
-fn d5_reading_ahead_does_not_count() {
+fn reading_ahead_does_not_count() {
     for start in kinds() {
         let mut saved = Vec::new();
         for ahead in [0, 8] {
@@ -230,7 +230,7 @@ fn with_kills(start: &Cursor, total: u64, seed: u64) -> Vec<Item> {
 }
 
 #[test]
-fn d6_mixtures_lose_and_repeat_nothing() {
+fn mixtures_lose_and_repeat_nothing() {
     let order = |seed| Order::TorchRandpermCpu { seed, seed_rule: SeedRule::Seed };
     let tree = |end| {
         let one = permuted(500, order(1), EpochEnd::Stop);
@@ -277,7 +277,7 @@ fn packed(cursor: &Cursor) -> Packed {
 }
 
 #[test]
-fn d6_packing_loses_and_repeats_nothing() {
+fn packing_loses_and_repeats_nothing() {
     let order = Order::TorchRandpermCpu { seed: 8, seed_rule: SeedRule::Seed };
     for (tail, seed) in [(Tail::Keep, 1), (Tail::Drop, 2), (Tail::Keep, 3), (Tail::Drop, 4)] {
         let child = mixture(

@@ -1,5 +1,5 @@
 //! Whole optimizer states through the writer, `reshard` and `restore`: what a loader of another
-//! framework has to get back (O1, O3, O4 and O5 of the tests that the format is measured by).
+//! framework has to get back.
 
 #![allow(
     clippy::unwrap_used,
@@ -155,7 +155,7 @@ fn mixed() -> Vec<Model> {
 }
 
 #[test]
-fn o1_what_is_loaded_and_saved_again_is_the_same_in_every_byte_and_dtype() {
+fn what_is_loaded_and_saved_again_is_the_same_in_every_byte_and_dtype() {
     let hyper =
         || vec![("lr", Tree::f64(0.001)), ("weight_decay", Tree::F64(0x8000_0000_0000_0000))];
     let optimizer = adamw(vec![group("all", &["w"], hyper())], all(STEP));
@@ -182,7 +182,7 @@ fn o1_what_is_loaded_and_saved_again_is_the_same_in_every_byte_and_dtype() {
 }
 
 #[test]
-fn o3_tied_frozen_and_lazily_absent_parameters_keep_what_they_have_and_no_more() {
+fn tied_frozen_and_lazily_absent_parameters_keep_what_they_have_and_no_more() {
     let mut models = mixed();
     models.push(Model::param("embed", Dtype::F32, &[8, 4]));
     models.push(Model::new(optimizer("embed", "adam.m"), Dtype::F32, &[8, 4]));
@@ -220,7 +220,7 @@ fn o3_tied_frozen_and_lazily_absent_parameters_keep_what_they_have_and_no_more()
 }
 
 #[test]
-fn o4_groups_keep_hyper_parameters_of_every_kind_in_their_order() {
+fn groups_keep_hyper_parameters_of_every_kind_in_their_order() {
     let scalar = Identity { role: Role::Extension, ..Identity::param("lr.of.decay") };
     let models: Vec<Model> =
         mixed().into_iter().chain([Model::new(scalar.clone(), Dtype::F32, &[])]).collect();
@@ -279,7 +279,7 @@ fn factored_and_quantised() -> Vec<Model> {
 }
 
 #[test]
-fn o5_adafactor_and_8_bit_state_survive_2_to_3_to_2_writers() {
+fn adafactor_and_8_bit_state_survive_2_to_3_to_2_writers() {
     let models = factored_and_quantised();
     let optimizer = adamw(vec![group("all", &["w"], vec![])], all(STEP));
     let two = saved(&models, &optimizer, &|_| {});
@@ -296,7 +296,7 @@ fn o5_adafactor_and_8_bit_state_survive_2_to_3_to_2_writers() {
 }
 
 #[test]
-fn o5_a_rank_whose_share_cuts_a_block_is_told_so() {
+fn a_rank_whose_share_cuts_a_block_is_told_so() {
     let optimizer = adamw(vec![group("all", &["w"], vec![])], all(STEP));
     let checkpoint = open(&saved(&factored_and_quantised(), &optimizer, &|_| {}));
     let rows = |_: &waystation_format::Tensor| {

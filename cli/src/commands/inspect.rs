@@ -1,4 +1,5 @@
-//! `inspect`: what a checkpoint holds, from metadata alone.
+//! `inspect`: what a checkpoint holds, from metadata alone but for the tensors that records of
+//! resume state name.
 
 mod state;
 
