@@ -62,8 +62,12 @@ fn torch_randperm() {
         let n = number(&vector, "n");
         // The large form takes a gigabyte and its time: a test of its own.
         if n < 214_748_364 {
-            let order = Order::randperm(n, number(&vector, "seed"), SeedRule::Seed);
-            check(&vector, &given(&order, 0, number(&vector, "count")));
+            let (seed, count) = (number(&vector, "seed"), number(&vector, "count"));
+            let order = Order::randperm(n, seed, SeedRule::Seed);
+            check(&vector, &given(&order, 9, count));
+            // The seed is the sum, by whatever epoch.
+            let order = Order::randperm(n, seed.wrapping_sub(3), SeedRule::SeedPlusEpoch);
+            check(&vector, &given(&order, 3, count));
             compared += 1;
         }
     }
@@ -76,8 +80,11 @@ fn grain_index_shuffle() {
     for vector in vectors("grain.index_shuffle") {
         let seed = number(&vector, "seed") as u32;
         let (n, rounds) = (number(&vector, "n"), number(&vector, "rounds"));
+        let before = seed.wrapping_sub(3);
+        let order = Order::index_shuffle(n, before, SeedRule::SeedPlusEpoch, rounds).unwrap();
+        check(&vector, &given(&order, 3, number(&vector, "count")));
         let order = Order::index_shuffle(n, seed, SeedRule::Seed, rounds).unwrap();
-        check(&vector, &given(&order, 0, number(&vector, "count")));
+        check(&vector, &given(&order, 9, number(&vector, "count")));
         for at in vector["at"].as_array().into_iter().flatten() {
             let [place, ordinal] = numbers(at)[..] else { panic!("{at}") };
             let found = order.ordinals(0, place..place + 1, Budget::of_validator()).next().unwrap();

@@ -1,4 +1,4 @@
-//! Orders beside what the frameworks that they are named after give, and beside naive models.
+//! Orders beside naive models, within their budgets; what frameworks give, `loaders` has.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use serde_json::Value;
 use waystation_format::records::cursor::SeedRule;
 use waystation_format::{Code, Digest};
 use waystation_state::Budget;
@@ -25,44 +24,6 @@ fn all(order: &Order, epoch: u64) -> Vec<u64> {
 
 fn digest(ordinals: &[u64]) -> String {
     Digest::of(&ordinals.iter().flat_map(|o| o.to_le_bytes()).collect::<Vec<u8>>()).to_string()
-}
-
-fn order(vector: &Value, seed: u64) -> Order {
-    let n = vector["n"].as_u64().unwrap();
-    let rule = SeedRule::SeedPlusEpoch;
-    match vector["algorithm"].as_str().unwrap() {
-        "torch.randperm-cpu" => Order::randperm(n, seed, rule),
-        "grain.index_shuffle" => {
-            let rounds = vector["rounds"].as_u64().unwrap();
-            Order::index_shuffle(n, seed as u32, rule, rounds).unwrap()
-        }
-        other => panic!("{other}"),
-    }
-}
-
-#[test]
-fn the_frameworks_own_orders() {
-    let vectors: Vec<Value> = serde_json::from_str(include_str!("vectors/orders.json")).unwrap();
-    assert!(vectors.len() >= 15);
-    for vector in vectors {
-        let seed = vector["seed"].as_u64().unwrap();
-        // The seed is the sum, by whatever epoch; torch looks at its low half only.
-        for (seed, epoch) in [(seed, 0), (seed.wrapping_sub(3), 3)] {
-            let order = order(&vector, seed);
-            let first: Vec<u64> =
-                vector["first"].as_array().unwrap().iter().map(|v| v.as_u64().unwrap()).collect();
-            let begin = order.ordinals(epoch, 0..first.len() as u64, Budget::of_validator());
-            assert_eq!(begin.map(Result::unwrap).collect::<Vec<_>>(), first, "{vector}");
-            if let Some(sha256) = vector.get("sha256") {
-                assert_eq!(&digest(&all(&order, epoch)), sha256.as_str().unwrap(), "{vector}");
-            }
-            if let Some(last) = vector.get("last") {
-                let n = order.n();
-                let found = order.ordinals(epoch, n - 1..n, Budget::of_validator()).next().unwrap();
-                assert_eq!(found.unwrap(), last.as_u64().unwrap(), "{vector}");
-            }
-        }
-    }
 }
 
 /// What PyTorch's sampler gives 8 ranks of 1001 records in epoch 1 of the seed 3: the order of the
