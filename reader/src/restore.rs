@@ -146,7 +146,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The records of one kind and name, one for each place that they vary over.
+    /// What one place gets of the records of one kind and name.
     fn one(
         &self,
         group: &[Record],
@@ -156,68 +156,28 @@ impl Checkpoint {
         report: &mut Report<'_>,
     ) -> Result<()> {
         let Some(first) = group.first() else { return Ok(()) };
-        let name = || first.key.name.clone();
-        let typed = |record: &Record| record.typed().map_err(|e| of_record(e, &record.key));
         match typed(first)? {
             Typed::Optimizer(_) => {
-                let mut all: Vec<(&Coordinate, Optimizer)> = Vec::with_capacity(group.len());
-                for record in group {
-                    if let Typed::Optimizer(one) = typed(record)? {
-                        all.push((&record.key.coordinate, one));
-                    }
-                }
-                let pairs = all.iter().map(|(coordinate, one)| (*coordinate, one));
-                let joined = optimizer::join(pairs).map_err(|e| of_record(e, &first.key))?;
-                restored.optimizers.extend(joined.map(|joined| (name(), joined)));
+                let joined = joined(group)?;
+                restored.optimizers.extend(joined.map(|one| (first.key.name.clone(), one)));
                 report.as_saved(&first.key);
-                return Ok(());
             }
             Typed::Rng(_) => {
-                let stream = stream::restore(self, group, place, options, report)?;
-                restored.streams.push(stream);
-                return Ok(());
+                restored.streams.push(stream::restore(self, group, place, options, report)?);
             }
             Typed::Cursor(_) => {
-                let cursor = cursor::restore(self, group, place, options, report)?;
-                restored.cursors.push(cursor);
-                return Ok(());
+                restored.cursors.push(cursor::restore(self, group, place, options, report)?);
             }
-            Typed::Uncaptured(what) => {
-                report.uncaptured(&first.key, &what);
-                return Ok(());
-            }
-            Typed::Unknown => {
-                report.none(&first.key, "the kind is not registered".to_owned());
-                return Ok(());
-            }
-            _ => {}
+            Typed::Uncaptured(what) => report.uncaptured(&first.key, &what),
+            Typed::Unknown => report.none(&first.key, "the kind is not registered".to_owned()),
+            _ => match self.choose(group, place, &first.key) {
+                Ok(chosen) => {
+                    hand_out(chosen, restored)?;
+                    report.as_saved(&chosen.key);
+                }
+                Err(unfit) => report.none(&first.key, unfit.reason()),
+            },
         }
-        // What is left is given as it is to the places that it is for.
-        let chosen = match self.choose(group, place, &first.key) {
-            Ok(chosen) => chosen,
-            Err(unfit) => {
-                report.none(&first.key, unfit.reason());
-                return Ok(());
-            }
-        };
-        match typed(chosen)? {
-            Typed::Progress(progress) => restored.progress = Some(progress),
-            Typed::Ema(ema) => {
-                restored.averages.insert(name(), ema);
-            }
-            Typed::Schedule(schedule) => {
-                check_schedule(&schedule).map_err(|e| of_record(e, &chosen.key))?;
-                restored.schedules.insert(name(), schedule);
-            }
-            Typed::Scaler(scaler) => {
-                restored.scalers.insert(name(), scaler);
-            }
-            Typed::Value(tree) => {
-                restored.values.insert(name(), tree);
-            }
-            _ => {}
-        }
-        report.as_saved(&chosen.key);
         Ok(())
     }
 
@@ -252,6 +212,46 @@ impl Checkpoint {
             .find(|record| same_place(&record.key.coordinate, &coordinate))
             .ok_or_else(|| Unfit::Missing(format!("there is no record for {coordinate:?}")))
     }
+}
+
+fn typed(record: &Record) -> Result<Typed> {
+    record.typed().map_err(|e| of_record(e, &record.key))
+}
+
+/// What the records of an optimizer say together.
+fn joined(group: &[Record]) -> Result<Option<Optimizer>> {
+    let Some(first) = group.first() else { return Ok(None) };
+    let mut all: Vec<(&Coordinate, Optimizer)> = Vec::with_capacity(group.len());
+    for record in group {
+        if let Typed::Optimizer(one) = typed(record)? {
+            all.push((&record.key.coordinate, one));
+        }
+    }
+    let pairs = all.iter().map(|(coordinate, one)| (*coordinate, one));
+    optimizer::join(pairs).map_err(|e| of_record(e, &first.key))
+}
+
+/// Gives a record as it is, if it is one of those that are.
+fn hand_out(record: &Record, restored: &mut Restored) -> Result<()> {
+    let name = record.key.name.clone();
+    match typed(record)? {
+        Typed::Progress(progress) => restored.progress = Some(progress),
+        Typed::Ema(ema) => {
+            restored.averages.insert(name, ema);
+        }
+        Typed::Schedule(schedule) => {
+            check_schedule(&schedule).map_err(|e| of_record(e, &record.key))?;
+            restored.schedules.insert(name, schedule);
+        }
+        Typed::Scaler(scaler) => {
+            restored.scalers.insert(name, scaler);
+        }
+        Typed::Value(tree) => {
+            restored.values.insert(name, tree);
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Why there is no record for a place.
