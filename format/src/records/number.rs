@@ -51,15 +51,6 @@ impl Integer {
             Self::Big(digits) => digits.parse().ok(),
         }
     }
-
-    /// The number, if it lies within ±2^127.
-    #[must_use]
-    pub fn to_i128(&self) -> Option<i128> {
-        match self {
-            Self::Int(small) => Some(i128::from(*small)),
-            Self::Big(digits) => digits.parse().ok(),
-        }
-    }
 }
 
 impl From<u64> for Integer {
@@ -131,9 +122,9 @@ mod tests {
             assert_eq!(Integer::of(&Integer::from(value).to_tree()), Some(Integer::from(value)));
         }
         assert_eq!(Integer::new(-1).to_u64(), None);
-        assert_eq!(Integer::new(-(1 << 60)).to_i128(), Some(-(1 << 60)));
+        assert_eq!(Integer::new(-(1 << 60)).to_u64(), None);
         assert_eq!(Integer::new(1 << 64).to_u64(), None);
-        assert_eq!(Integer::Big("9".repeat(60)).to_i128(), None);
+        assert_eq!(Integer::Big("9".repeat(60)).to_u64(), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! It knows what is registered. Engines are those of `waystation-state`; what becomes of a stream on
 //! another topology is the business of `restore`.
 
+use waystation_format::Result;
 use waystation_format::records::Stream;
-use waystation_format::{Result, RngAlgorithm};
 use waystation_state::rng::{Cache, StreamState, check_canary};
 
 use super::state_bytes;
@@ -16,7 +16,7 @@ use crate::checkpoint::Checkpoint;
 /// # Errors
 /// `dangling`, `bad-rng-state`, `canary-mismatch`; those of reading the tensor.
 pub(crate) fn check_stream(checkpoint: &Checkpoint, stream: &Stream) -> Result<Vec<u8>> {
-    let algorithm = RngAlgorithm::from_id(&stream.algorithm);
+    let algorithm = stream.known_algorithm();
     let state = state_bytes(checkpoint, &stream.state, algorithm)?;
     if let Some(algorithm) = algorithm {
         check_canary(algorithm, &state, &stream.next_raw)?;
@@ -29,7 +29,8 @@ pub(crate) fn check_stream(checkpoint: &Checkpoint, stream: &Stream) -> Result<V
 /// # Errors
 /// `Err` with the reason for an algorithm or cache that is not registered.
 pub(crate) fn neutral(stream: &Stream, state: Vec<u8>) -> std::result::Result<StreamState, String> {
-    let algorithm = RngAlgorithm::from_id(&stream.algorithm)
+    let algorithm = stream
+        .known_algorithm()
         .ok_or_else(|| format!("the algorithm {:?} is not registered", stream.algorithm))?;
     let mut caches = Vec::with_capacity(stream.caches.len());
     for cache in &stream.caches {
