@@ -25,6 +25,7 @@
 //! # }
 //! ```
 
+mod appraisal;
 mod cursor;
 mod options;
 mod place;
@@ -35,15 +36,15 @@ mod tensor;
 
 use std::collections::BTreeMap;
 
-use waystation_format::record::{Record, RecordKey};
+use waystation_format::record::{Record, RecordKey, check_grid};
 use waystation_format::records::{Ema, Optimizer, Progress, Scaler, Schedule, Typed, optimizer};
 use waystation_format::value_tree::Tree;
 use waystation_format::{Coordinate, Error, Result};
-use waystation_state::Budget;
+use waystation_state::{Budget, schedule};
 
 use crate::checkpoint::Checkpoint;
-use crate::state::check_schedule;
 
+pub use appraisal::Appraisal;
 pub use cursor::RestoredCursor;
 pub use options::{Offer, RestoreOptions};
 pub use place::Place;
@@ -88,8 +89,19 @@ impl Checkpoint {
     /// `not-exact` when a stream or cursor is graded worse than `options` demand, or a stream that
     /// requires its axes has lost one; `source-changed` for other data than the cursor's;
     /// `canary-mismatch`, `bad-rng-state`, `bad-position`, `dangling`, `state-disagree` for records
-    /// that are wrong; breaches of the pages. Nothing is handed out then.
+    /// that are wrong; `bad-argument` for a name in `options` that no stream or cursor has; breaches
+    /// of the pages. Nothing is handed out then.
     pub fn restore(&self, place: &Place, options: &RestoreOptions) -> Result<Restored> {
+        let Appraisal { restored, refused } = self.appraise(place, options)?;
+        refused.map_or(Ok(restored), Err)
+    }
+
+    /// What a place would get, and whether [`restore`](Self::restore) hands it out: to look at all
+    /// grades at once. A trainer takes its state from [`restore`](Self::restore).
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore), but for `not-exact`, which stands in the answer.
+    pub fn appraise(&self, place: &Place, options: &RestoreOptions) -> Result<Appraisal> {
         self.resume(Some(place), options)
     }
 
@@ -103,10 +115,10 @@ impl Checkpoint {
         // Whoever only asks did not say what it may cost.
         let options =
             RestoreOptions { budget: Budget::of_validator(), ..RestoreOptions::default() };
-        self.resume(None, &options).map(|restored| restored.report)
+        self.resume(None, &options).map(|appraisal| appraisal.restored.report)
     }
 
-    fn resume(&self, place: Option<&Place>, options: &RestoreOptions) -> Result<Restored> {
+    fn resume(&self, place: Option<&Place>, options: &RestoreOptions) -> Result<Appraisal> {
         let mut restored = Restored::default();
         let mut report = Report::new(place, options);
         let mut group: Vec<Record> = Vec::new();
@@ -122,8 +134,9 @@ impl Checkpoint {
             group.push(record);
         }
         self.group(&group, place, options, &mut restored, &mut report)?;
+        let refused = report.refused();
         restored.report = report.finish()?;
-        Ok(restored)
+        Ok(Appraisal { restored, refused })
     }
 
     /// The records of one kind and name: together what one place gets of them, or where no place
@@ -157,11 +170,15 @@ impl Checkpoint {
     ) -> Result<()> {
         let Some(first) = group.first() else { return Ok(()) };
         match typed(first)? {
-            Typed::Optimizer(_) => {
-                let joined = joined(group)?;
-                restored.optimizers.extend(joined.map(|one| (first.key.name.clone(), one)));
-                report.as_saved(&first.key);
-            }
+            // Those of some places are half an optimizer.
+            Typed::Optimizer(_) => match self.missing_place(group) {
+                None => {
+                    let joined = joined(group)?;
+                    restored.optimizers.extend(joined.map(|one| (first.key.name.clone(), one)));
+                    report.as_saved(&first.key);
+                }
+                Some(reason) => report.none(&first.key, reason),
+            },
             Typed::Rng(_) => {
                 restored.streams.push(stream::restore(self, group, place, options, report)?);
             }
@@ -179,6 +196,13 @@ impl Checkpoint {
             },
         }
         Ok(())
+    }
+
+    /// Why records are not there for every place that they vary over: only a validator has looked.
+    fn missing_place(&self, group: &[Record]) -> Option<String> {
+        let keys = group.iter().map(|record| &record.key);
+        let checked = check_grid(keys, &self.manifest().common.topology);
+        checked.err().map(|error| error.message().to_owned())
     }
 
     /// The record of `group` that is for the place; the first where no place is asked about.
@@ -203,14 +227,13 @@ impl Checkpoint {
         if let Some(other) =
             group.iter().find(|record| !same_axes(&record.key.coordinate, &first.coordinate))
         {
-            let found = &other.key.coordinate;
-            let reason = format!("its records vary over {:?} and over {found:?}", first.coordinate);
+            let (found, first) = (indices(&other.key.coordinate), indices(&first.coordinate));
+            let reason = format!("its records vary over the axes of {first} and of {found}");
             return Err(Unfit::Missing(reason));
         }
-        group
-            .iter()
-            .find(|record| same_place(&record.key.coordinate, &coordinate))
-            .ok_or_else(|| Unfit::Missing(format!("there is no record for {coordinate:?}")))
+        group.iter().find(|record| same_place(&record.key.coordinate, &coordinate)).ok_or_else(
+            || Unfit::Missing(format!("there is no record for {}", indices(&coordinate))),
+        )
     }
 }
 
@@ -240,7 +263,7 @@ fn hand_out(record: &Record, restored: &mut Restored) -> Result<()> {
             restored.averages.insert(name, ema);
         }
         Typed::Schedule(schedule) => {
-            check_schedule(&schedule).map_err(|e| of_record(e, &record.key))?;
+            schedule::check(&schedule).map_err(|e| of_record(e, &record.key))?;
             restored.schedules.insert(name, schedule);
         }
         Typed::Scaler(scaler) => {
@@ -277,6 +300,16 @@ fn same_axes(a: &Coordinate, b: &Coordinate) -> bool {
 /// Whether two coordinates name one place; topologies may list their axes in any order.
 fn same_place(a: &Coordinate, b: &Coordinate) -> bool {
     a.len() == b.len() && a.iter().all(|index| b.contains(index))
+}
+
+/// `dp=2, tp=0`.
+fn indices(coordinate: &Coordinate) -> String {
+    if coordinate.is_empty() {
+        return "no axis".to_owned();
+    }
+    let indices: Vec<String> =
+        coordinate.iter().map(|(axis, index)| format!("{axis}={index}")).collect();
+    indices.join(", ")
 }
 
 /// Names the record in an error about its value.

@@ -6,10 +6,8 @@
 
 mod cursor;
 mod named;
-mod schedule;
 mod stream;
 
 pub(crate) use cursor::{CanarySteps, Compared, check_cursor};
 pub(crate) use named::{numbers, state_bytes};
-pub(crate) use schedule::check_schedule;
 pub(crate) use stream::{check_stream, neutral};

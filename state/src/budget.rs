@@ -26,7 +26,9 @@ impl Budget {
         Self::new(limits::CANARY_STEPS, 1 << 30)
     }
 
-    /// As much as is asked for. Only for records that are trusted.
+    /// As much as is asked for: for the cursor of one's own training, which goes on as long as
+    /// training does, and for one that a restore has compared. Not for records of which nothing is
+    /// known yet.
     #[must_use]
     pub const fn unlimited() -> Self {
         Self::new(u64::MAX, u64::MAX)
@@ -69,13 +71,6 @@ impl Budget {
     /// Gives back bytes that were held.
     pub fn release(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
-    }
-}
-
-impl Default for Budget {
-    /// That of a validator.
-    fn default() -> Self {
-        Self::of_validator()
     }
 }
 

@@ -133,14 +133,21 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// As [`canary`](Self::canary); [`Code::Limit`] when a count passes what metadata may hold.
+    /// As [`canary`](Self::canary); [`Code::BadArgument`] for a `count` of 0 unless the cursor has
+    /// ended, since nobody could resume from that; [`Code::Limit`] when a count passes what metadata
+    /// may hold.
     pub fn cursor(&self, count: u64) -> Result<Cursor> {
         let root = self.live.to_node();
         writable(&root)?;
+        let next = self.canary(count.max(1))?;
+        if next.count > count {
+            let message = "expected a canary of at least 1 item, for there are more, found 0";
+            return Err(Error::new(Code::BadArgument, message));
+        }
         Ok(Cursor {
             augment: self.augment,
             consumed: Some(counted(self.consumed)?),
-            next: Some(self.canary(count)?),
+            next: Some(next),
             partition: self.partition.clone(),
             root,
         })

@@ -2,7 +2,8 @@
 //!
 //! It knows formulas. It must not know which hyper-parameter a schedule drives.
 
-use waystation_format::ScheduleAlgorithm;
+use waystation_format::records::{Float, Schedule};
+use waystation_format::{Code, Error, Result, ScheduleAlgorithm, rule};
 
 /// The numbers of a schedule; those that its algorithm does not have are not looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,6 +16,40 @@ pub struct Shape {
     pub warmup: u64,
     /// The position from which the value is the floor.
     pub total: u64,
+}
+
+/// Compares the values of a computed schedule; of any other nothing is known.
+///
+/// # Errors
+///
+/// [`Code::CanaryMismatch`], with the pointer within `value`.
+pub fn check(schedule: &Schedule) -> Result<()> {
+    let Some(computed) = schedule.computed()? else { return Ok(()) };
+    for (index, line) in computed.lines.iter().enumerate() {
+        let shape = Shape {
+            base: line.base.to_f64(),
+            floor: line.floor.map_or(0.0, Float::to_f64),
+            warmup: computed.warmup,
+            total: computed.total,
+        };
+        let expected = value(computed.algorithm, &shape, schedule.position);
+        let agrees = match line.last_value {
+            Float::F32(bits) => agrees_f32(f32::from_bits(bits), expected),
+            Float::F64(bits) => agrees_f64(f64::from_bits(bits), expected),
+        };
+        if !agrees {
+            let message = format!(
+                "expected {expected:e} after {} {} of {}, found {:e}",
+                schedule.position,
+                schedule.unit.as_str(),
+                computed.algorithm,
+                line.last_value.to_f64()
+            );
+            return Err(Error::rule(Code::CanaryMismatch, rule::SCHEDULE_CANARY, message)
+                .at_pointer(format!("/last_value/{index}")));
+        }
+    }
+    Ok(())
 }
 
 /// The value in force at a position, in the schedule's own unit.

@@ -39,9 +39,9 @@ fn a_canary_of_nothing_has_the_digest_of_nothing() {
     leaf.position = 3;
     ended.consumed = Some(3);
     let mut ended = Cursor { next: Some(walk(&ended).canary(4).unwrap()), ..ended };
-    assert!(check_canary(&ended, &NoTensors, Budget::default()).unwrap());
+    assert!(check_canary(&ended, &NoTensors, Budget::of_validator()).unwrap());
     ended.next.as_mut().unwrap().sha256 = Digest::of(b"something");
-    let error = check_canary(&ended, &NoTensors, Budget::default()).unwrap_err();
+    let error = check_canary(&ended, &NoTensors, Budget::of_validator()).unwrap_err();
     assert_eq!((error.code(), error.rule_id()), (Code::CanaryMismatch, Some(rule::CURSOR_CANARY)));
     assert_eq!(error.location().pointer.as_deref(), Some("/next/sha256"));
 }
@@ -54,7 +54,7 @@ fn items_come_also_past_what_a_record_can_count() {
     let Node::WindowShuffle(window) = &mut last.root else { panic!() };
     window.index = limits::MAX_INTEGER;
     let last = Cursor { next: Some(walk(&last).canary(4).unwrap()), ..last };
-    assert!(check_canary(&last, &NoTensors, Budget::default()).unwrap());
+    assert!(check_canary(&last, &NoTensors, Budget::of_validator()).unwrap());
     let mut walked = walk(&last);
     assert_eq!(walked.skip_items(2).unwrap(), 2);
     walked.cursor(4).unwrap();
@@ -82,7 +82,7 @@ fn tensors_are_held_to_what_a_carried_cursor_says_of_them() {
     };
     let carried = pack(Node::ShardedLanes(leaf.clone()));
     let check = |cursor: &Cursor, tensors: &dyn Tensors| {
-        check_canary(cursor, tensors, Budget::default()).map_err(|error| {
+        check_canary(cursor, tensors, Budget::of_validator()).map_err(|error| {
             (error.rule_id().unwrap(), error.location().pointer.clone().unwrap_or_default())
         })
     };

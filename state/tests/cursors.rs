@@ -70,8 +70,8 @@ fn the_next_batches_on_the_same_ranks() {
         let whole = batches(&start, 20, 4);
         for done in [0, 1, 7, 16] {
             let resumed =
-                saved(&after(&start, done * G, 40, &NoTensors, Budget::default()).unwrap());
-            assert!(check_canary(&resumed, &NoTensors, Budget::default()).unwrap());
+                saved(&after(&start, done * G, 40, &NoTensors, Budget::of_validator()).unwrap());
+            assert!(check_canary(&resumed, &NoTensors, Budget::of_validator()).unwrap());
             let done = done as usize;
             assert_eq!(batches(&resumed, 3, 4), whole[done..done + 3]);
         }
@@ -82,7 +82,7 @@ fn the_next_batches_on_the_same_ranks() {
 fn the_same_batches_on_half_twice_and_an_odd_number_of_ranks() {
     for start in kinds() {
         let whole = batches(&start, 12, 4);
-        let resumed = saved(&after(&start, 9 * G, 8, &NoTensors, Budget::default()).unwrap());
+        let resumed = saved(&after(&start, 9 * G, 8, &NoTensors, Budget::of_validator()).unwrap());
         for world in [2, 8, 5, 1, 12] {
             assert_eq!(batches(&resumed, 3, world), whole[9..12]);
         }
@@ -105,7 +105,7 @@ fn the_same_batches_on_half_twice_and_an_odd_number_of_ranks() {
 fn lanes_go_to_ranks_that_divide_them() {
     let shards = [5; 12];
     let start = cursor(lanes(4, &shards, Order::Identity, LaneEnd::Wrap));
-    let resumed = after(&start, 2 * G, 8, &NoTensors, Budget::default()).unwrap();
+    let resumed = after(&start, 2 * G, 8, &NoTensors, Budget::of_validator()).unwrap();
     let batch = walk(&resumed).batch(G).unwrap();
     for world in [1, 2, 4] {
         let mut all: Vec<Item> = Vec::new();
@@ -153,7 +153,7 @@ fn across_the_end_of_an_epoch() {
         assert_ne!(whole[items], whole[0]);
         for consumed in [items - 7, items - 1, items, items + 1, 2 * items, 2 * items + 5] {
             let resumed =
-                after(&start, consumed as u64, 20, &NoTensors, Budget::default()).unwrap();
+                after(&start, consumed as u64, 20, &NoTensors, Budget::of_validator()).unwrap();
             let resumed = saved(&resumed);
             assert_eq!(resumed.consumed, Some(consumed as u64));
             let next: Vec<Item> = walk(&resumed).take(24).map(Result::unwrap).collect();
@@ -162,23 +162,23 @@ fn across_the_end_of_an_epoch() {
     }
     let start = cursor(permuted(100, order, EpochEnd::Stop));
     assert_eq!(walk(&start).count(), 100);
-    let last = after(&start, 96, 20, &NoTensors, Budget::default()).unwrap();
+    let last = after(&start, 96, 20, &NoTensors, Budget::of_validator()).unwrap();
     assert_eq!(last.next.as_ref().unwrap().count, 4);
     assert_eq!(walk(&last).batch(G).unwrap().items().len(), 4);
-    let error = after(&start, 101, 0, &NoTensors, Budget::default()).unwrap_err();
+    let error = after(&start, 101, 0, &NoTensors, Budget::of_validator()).unwrap_err();
     assert_eq!(error.code(), Code::BadArgument);
-    let ended = after(&start, 100, 20, &NoTensors, Budget::default()).unwrap();
-    assert!(check_canary(&saved(&ended), &NoTensors, Budget::default()).unwrap());
+    let ended = after(&start, 100, 20, &NoTensors, Budget::of_validator()).unwrap();
+    assert!(check_canary(&saved(&ended), &NoTensors, Budget::of_validator()).unwrap());
 }
 
 #[test]
 fn saving_again_at_once_changes_nothing() {
     for start in kinds() {
         for consumed in [0, 1, 16, 59, 60, 97, 100, 108, 333] {
-            let first = after(&start, consumed, 30, &NoTensors, Budget::default()).unwrap();
+            let first = after(&start, consumed, 30, &NoTensors, Budget::of_validator()).unwrap();
             let again = walk(&saved(&first)).cursor(30).unwrap();
             assert_eq!(again, first);
-            let third = after(&saved(&again), 0, 30, &NoTensors, Budget::default()).unwrap();
+            let third = after(&saved(&again), 0, 30, &NoTensors, Budget::of_validator()).unwrap();
             assert_eq!(third.to_value().encode().unwrap(), first.to_value().encode().unwrap());
         }
     }
@@ -222,7 +222,7 @@ fn with_kills(start: &Cursor, total: u64, seed: u64) -> Vec<Item> {
         seen.extend(trained.by_ref().take((kill - at) as usize).map(Result::unwrap));
         let cursor = trained.cursor(16).unwrap();
         drop(trained.take(random.below(20) as usize).map(Result::unwrap).collect::<Vec<_>>());
-        check_canary(&cursor, &NoTensors, Budget::default()).unwrap();
+        check_canary(&cursor, &NoTensors, Budget::of_validator()).unwrap();
         (now, at) = (saved(&cursor), kill);
     }
     seen.extend(walk(&now).map(Result::unwrap));
@@ -273,7 +273,7 @@ fn tokens(item: &Item) -> u64 {
 }
 
 fn packed(cursor: &Cursor) -> Packed {
-    Packed::new(cursor, &NoTensors, Budget::default()).unwrap()
+    Packed::new(cursor, &NoTensors, Budget::of_validator()).unwrap()
 }
 
 #[test]
@@ -363,15 +363,15 @@ fn pack_child(cursor: &Cursor) -> Node {
 fn what_is_wrong_is_refused() {
     let order = Order::TorchRandpermCpu { seed: 8, seed_rule: SeedRule::Seed };
     let check = |cursor: &Cursor| {
-        let error = check_canary(cursor, &NoTensors, Budget::default()).unwrap_err();
+        let error = check_canary(cursor, &NoTensors, Budget::of_validator()).unwrap_err();
         let pointer = error.location().pointer.clone().unwrap_or_default();
         (error.code(), error.rule_id().unwrap_or_default(), pointer)
     };
     let answer = |code, rule, pointer: &str| (code, rule, pointer.to_owned());
 
     // A canary of other items, and fewer or more of them.
-    let good = after(&kinds()[5], 13, 30, &NoTensors, Budget::default()).unwrap();
-    check_canary(&good, &NoTensors, Budget::default()).unwrap();
+    let good = after(&kinds()[5], 13, 30, &NoTensors, Budget::of_validator()).unwrap();
+    check_canary(&good, &NoTensors, Budget::of_validator()).unwrap();
     let wrong = Code::CanaryMismatch;
     let mut bad = good.clone();
     bad.next.as_mut().unwrap().first[2] = Item::leaf(59);
@@ -384,13 +384,13 @@ fn what_is_wrong_is_refused() {
     (next.count, next.first) = (0, Vec::new());
     assert_eq!(check(&bad), answer(wrong, "cursor.canary", "/next/count"));
     let start = cursor(permuted(100, order.clone(), EpochEnd::Stop));
-    let mut bad = after(&start, 90, 30, &NoTensors, Budget::default()).unwrap();
+    let mut bad = after(&start, 90, 30, &NoTensors, Budget::of_validator()).unwrap();
     assert_eq!(bad.next.as_ref().unwrap().count, 10);
     bad.next.as_mut().unwrap().count = 11;
     assert_eq!(check(&bad), answer(wrong, "cursor.canary", "/next/count"));
 
     // One item further, one epoch further, another seed, one more record.
-    let good = after(&kinds()[0], 250, 30, &NoTensors, Budget::default()).unwrap();
+    let good = after(&kinds()[0], 250, 30, &NoTensors, Budget::of_validator()).unwrap();
     for change in 0..4 {
         let mut bad = good.clone();
         let Node::PermutedIndex(leaf) = &mut bad.root else { panic!("a leaf") };
@@ -443,12 +443,15 @@ fn what_is_wrong_is_refused() {
     window.replay = 5;
     let ended = walk(&bad).cursor(3).unwrap();
     assert_eq!(ended.next.as_ref().unwrap().count, 0);
-    assert!(check_canary(&ended, &NoTensors, Budget::default()).unwrap());
+    assert!(check_canary(&ended, &NoTensors, Budget::of_validator()).unwrap());
 
     // Nothing is compared where nothing is computed.
     let pack = cursor_of_pack(kinds()[0].root.clone(), Tail::Keep);
-    assert!(!check_canary(&pack, &NoTensors, Budget::default()).unwrap());
-    assert_eq!(Walk::new(&pack, &NoTensors, Budget::default()).unwrap_err().code(), Code::NotExact);
+    assert!(!check_canary(&pack, &NoTensors, Budget::of_validator()).unwrap());
+    assert_eq!(
+        Walk::new(&pack, &NoTensors, Budget::of_validator()).unwrap_err().code(),
+        Code::NotExact
+    );
 }
 
 #[test]
@@ -526,7 +529,7 @@ fn skipping_is_one_step() {
     let far = after(start, 1 << 50, 4, &NoTensors, Budget::new(300, 1 << 20)).unwrap();
     let Node::PermutedIndex(leaf) = &far.root else { panic!("a leaf") };
     assert_eq!((leaf.epoch, leaf.position), ((1 << 50) / 100, (1 << 50) % 100));
-    let error = after(&far, (1 << 53) - 1, 4, &NoTensors, Budget::default()).unwrap_err();
+    let error = after(&far, (1 << 53) - 1, 4, &NoTensors, Budget::of_validator()).unwrap_err();
     assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some("limit.value")));
 }
 
@@ -565,11 +568,11 @@ proptest! {
         prop_assert_eq!(&given, &naive);
 
         let (a, b) = (a.min(naive.len()), b.min(naive.len() - a.min(naive.len())));
-        let once = after(&start, a as u64, 16, &NoTensors, Budget::default()).unwrap();
+        let once = after(&start, a as u64, 16, &NoTensors, Budget::of_validator()).unwrap();
         let resumed = saved(&once);
-        prop_assert!(check_canary(&resumed, &NoTensors, Budget::default()).unwrap());
-        let twice = after(&resumed, b as u64, 16, &NoTensors, Budget::default()).unwrap();
-        prop_assert_eq!(&twice, &after(&start, (a + b) as u64, 16, &NoTensors, Budget::default()).unwrap());
+        prop_assert!(check_canary(&resumed, &NoTensors, Budget::of_validator()).unwrap());
+        let twice = after(&resumed, b as u64, 16, &NoTensors, Budget::of_validator()).unwrap();
+        prop_assert_eq!(&twice, &after(&start, (a + b) as u64, 16, &NoTensors, Budget::of_validator()).unwrap());
         // Item by item is the same as at once.
         let mut walked = walk(&start);
         prop_assert!(walked.by_ref().take(a + b).all(|item| item.is_ok()));

@@ -59,6 +59,7 @@ mod rewrite;
 mod root;
 mod salvage;
 mod session;
+mod state;
 mod stream;
 mod workers;
 mod writing;

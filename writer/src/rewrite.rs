@@ -92,7 +92,8 @@ pub fn reshard(
     progress.begin("reshard", bytes);
     for (writer, hand) in (0..).zip(&hands) {
         let mut session = Session::begin_alone(Arc::clone(to), common.clone(), writer)?;
-        session.set_options(options.session);
+        // Records are carried as they are, whatever they say.
+        session.set_options(SessionOptions { check_state: false, ..options.session });
         session.producer(options.producer.clone());
         session.inventory(content.inventory);
         if writer == 0 {

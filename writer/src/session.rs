@@ -21,6 +21,7 @@ use crate::attach;
 use crate::decl::TensorDecl;
 use crate::marks;
 use crate::poison::Poison;
+use crate::state;
 use crate::workers;
 use crate::writing::Writing;
 
@@ -41,11 +42,19 @@ pub struct SessionOptions {
     pub shard_target_bytes: u64,
     /// Threads that make, fsync and close the shards.
     pub threads: usize,
+    /// Whether records of resume state are held against themselves and the step before anything is
+    /// written: what a reader would refuse to resume from is then refused here, at the rank that has
+    /// it wrong.
+    pub check_state: bool,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { shard_target_bytes: limits::SHARD_TARGET_BYTES, threads: workers::default_threads() }
+        Self {
+            shard_target_bytes: limits::SHARD_TARGET_BYTES,
+            threads: workers::default_threads(),
+            check_state: true,
+        }
     }
 }
 
@@ -187,6 +196,11 @@ impl Session {
     }
 
     /// Adds a record.
+    ///
+    /// One without a coordinate holds for all ranks: any writer may write it, and where several do
+    /// theirs must be equal (`record-conflict` at the commit). One that differs along axes of the
+    /// topology has a coordinate along these, and one is needed for every place along them
+    /// (`record-grid` at the commit). What it says is checked by [`lay_out`](Self::lay_out).
     pub fn record(&mut self, record: Record) {
         self.content.records.push(record);
     }
@@ -263,9 +277,16 @@ impl Session {
     /// # Errors
     ///
     /// `limit` for too many shards, too long a header or part; what aliases, records, extensions and
-    /// omissions break; those of the store (`io-full` when there is no space).
+    /// omissions break; `state-disagree`, `bad-rng-state`, `bad-position`, `canary-mismatch` for a
+    /// record of resume state that could not be resumed from; those of the store (`io-full` when
+    /// there is no space).
     pub fn lay_out(self) -> Result<Writing> {
         self.poison.check()?;
+        if self.options.check_state {
+            for record in &self.content.records {
+                state::check(record, self.common.step)?;
+            }
+        }
         Writing::lay_out(self)
     }
 

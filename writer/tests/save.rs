@@ -277,8 +277,14 @@ fn what_cannot_stand_in_a_part_is_found_before_bytes_are_written() {
         assert_eq!(begun.unwrap_err().code(), code, "{block_bytes}");
     }
     let (mut session, _) = declare(&attempt, &good, 1, 0, &sample(1)).unwrap();
-    session.record(progress(2));
+    session.record(progress(1));
     assert_eq!(session.lay_out().unwrap_err().code(), Code::BadOrder, "two of one key");
+    let (_, another) = make_attempt(&run, &good, 1, 2).unwrap();
+    let mut session = Session::begin(another, good.common(1, 2), 0).unwrap();
+    session.record(progress(2));
+    let refused = session.lay_out().unwrap_err();
+    assert_eq!(refused.code(), Code::StateDisagree, "of another step");
+    assert_eq!(refused.location().record.as_deref(), Some(r#"["progress","main",[]]"#));
     let made = attempt.list().unwrap().into_iter().map(|listed| listed.name);
     assert!(
         made.filter_map(|name| names::parse_shard(&name)).next().is_none(),

@@ -7,7 +7,7 @@ use waystation_format::record::RecordKey;
 use waystation_format::records::Uncaptured;
 use waystation_format::{Code, Error, Grade, Result, rule};
 
-use super::{Place, RestoreOptions};
+use super::{Place, RestoreOptions, indices};
 use crate::state::CanarySteps;
 
 /// The grade of the records of one kind and name.
@@ -34,12 +34,17 @@ pub(super) struct Report<'o> {
 
 /// A record that is not good enough, and why.
 struct Refusal {
+    /// As the place would have it.
     key: RecordKey,
     rule: &'static str,
-    message: String,
+    /// What was expected of it, with its place.
+    expected: String,
+    /// What it is graded, and why.
+    found: String,
 }
 
-/// Refused records that an error about the first of them names besides.
+/// Refused records that an error about the first of them names besides, and names that it offers
+/// for one that no record has.
 const NAMED: usize = 8;
 
 impl<'o> Report<'o> {
@@ -48,12 +53,44 @@ impl<'o> Report<'o> {
         Self { place, options, steps, graded: Vec::new(), refused: Vec::new() }
     }
 
-    /// The grades, unless one of them is worse than was demanded.
+    /// Why nothing is handed out, if for a place one of the grades is worse than was demanded.
+    pub(super) fn refused(&self) -> Option<Error> {
+        let (first, others) = self.refused.split_first()?;
+        self.place.map(|_| first.error(others))
+    }
+
+    /// The grades.
+    ///
+    /// # Errors
+    /// `bad-argument` for a name in the options that no stream or cursor has: it was meant for one
+    /// that has another.
     pub(super) fn finish(self) -> Result<Vec<Graded>> {
-        match self.refused.split_first() {
-            Some((first, others)) if self.place.is_some() => Err(first.error(others)),
-            _ => Ok(self.graded),
+        let kinds = ["rng", "cursor", "uncaptured"];
+        for name in &self.options.leave_out {
+            self.check_name(name, &kinds, "a stream or cursor to leave out")?;
         }
+        for name in self.options.offers.keys() {
+            self.check_name(name, &kinds[1..], "a cursor to bring data for")?;
+        }
+        Ok(self.graded)
+    }
+
+    /// # Errors
+    /// `bad-argument`, with the names that there are.
+    fn check_name(&self, name: &str, kinds: &[&str], what: &str) -> Result<()> {
+        let of_kind = |graded: &&Graded| kinds.contains(&graded.key.kind.as_str());
+        let mut known: Vec<&str> =
+            self.graded.iter().filter(of_kind).map(|graded| graded.key.name.as_str()).collect();
+        if known.contains(&name) {
+            return Ok(());
+        }
+        known.dedup();
+        let more = if known.len() > NAMED { ", …" } else { "" };
+        known.truncate(NAMED);
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let message =
+            format!("expected the name of {what}, found {name:?}; there is {known}{more}");
+        Err(Error::new(Code::BadArgument, message))
     }
 
     fn exact(&mut self, key: &RecordKey) {
@@ -98,21 +135,37 @@ impl<'o> Report<'o> {
     }
 
     fn demand(&mut self, key: &RecordKey, grade: Grade, reason: &str, worst: Grade) {
-        if grade <= worst || self.options.leave_out.contains(&key.name) {
-            return;
+        if grade > worst {
+            let expected = format!("at least the grade {worst}");
+            self.refuse(key, rule::RESTORE_DEMAND, &expected, format!("{grade}: {reason}"));
         }
-        let message = format!(
-            "expected at least the grade {worst} for {} {:?}, found {grade}: {reason}",
-            key.kind, key.name
-        );
-        self.refuse(key, rule::RESTORE_DEMAND, message);
     }
 
-    /// Keeps the first refusal of each record; those of one record come one after the other.
-    pub(super) fn refuse(&mut self, key: &RecordKey, rule: &'static str, message: String) {
-        if self.refused.last().is_none_or(|last| last.key != *key) {
-            self.refused.push(Refusal { key: key.clone(), rule, message });
+    /// A stream that requires its axes, of which one has changed.
+    pub(super) fn require(&mut self, key: &RecordKey, reason: &str) {
+        let found = format!("{}: {reason}", Grade::None);
+        self.refuse(key, rule::RESTORE_REQUIRE, "the axes unchanged, as it requires,", found);
+    }
+
+    /// Keeps the first refusal of each record, unless it is left out; those of one record come one
+    /// after the other.
+    fn refuse(&mut self, key: &RecordKey, rule: &'static str, expected: &str, found: String) {
+        if self.options.leave_out.contains(&key.name) {
+            return;
         }
+        let coordinate = match self.place {
+            Some(place) => place.along(&key.coordinate),
+            None => key.coordinate.clone(),
+        };
+        let key = RecordKey { coordinate, ..key.clone() };
+        if self.refused.last().is_some_and(|last| last.key == key) {
+            return;
+        }
+        let mut expected = format!("expected {expected} for {} {:?}", key.kind, key.name);
+        if !key.coordinate.is_empty() {
+            expected.push_str(&format!(" at {}", indices(&key.coordinate)));
+        }
+        self.refused.push(Refusal { key, rule, expected, found });
     }
 
     /// Where no place is asked about, the worst of the records of one kind and name stands for all.
@@ -133,10 +186,10 @@ impl<'o> Report<'o> {
 impl Refusal {
     /// Who mends one record at a time wants to know of the others.
     fn error(&self, others: &[Self]) -> Error {
-        let mut message = self.message.clone();
-        for (index, Self { key, .. }) in others.iter().take(NAMED).enumerate() {
+        let mut message = format!("{}, found {}", self.expected, self.found);
+        for (index, Self { key, found, .. }) in others.iter().take(NAMED).enumerate() {
             let before = if index == 0 { "; refused too: " } else { ", " };
-            message.push_str(&format!("{before}{} {:?}", key.kind, key.name));
+            message.push_str(&format!("{before}{} {:?} ({found})", key.kind, key.name));
         }
         if others.len() > NAMED {
             message.push_str(", and more");

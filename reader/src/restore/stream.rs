@@ -6,7 +6,7 @@
 use waystation_format::record::Record;
 use waystation_format::records::rng::{Fork, OnReshape};
 use waystation_format::records::{Stream, Typed};
-use waystation_format::{Code, Error, Grade, Result, RngAlgorithm, rule};
+use waystation_format::{Code, Error, Grade, Result, RngAlgorithm};
 use waystation_state::rng::{Engine, StreamState, canary, fork_seed};
 
 use super::report::Report;
@@ -115,13 +115,7 @@ fn reshaped(
     let reason = match (restored.record.on_reshape, known, place) {
         // Also one of an engine that is not registered.
         (OnReshape::Require, ..) => {
-            if !options.leave_out.contains(&restored.name) {
-                let message = format!(
-                    "expected the axes of the stream {:?} unchanged, as it requires: {reason}",
-                    restored.name
-                );
-                report.refuse(key, rule::RESTORE_REQUIRE, message);
-            }
+            report.require(key, &reason);
             format!("{reason}, and the stream requires it")
         }
         (_, Err(unknown), _) => unknown,

@@ -13,13 +13,14 @@ use waystation_format::records::cursor::{Node, Numbers, Order};
 use waystation_format::records::rng::State;
 use waystation_format::records::{Optimizer, Stream, Typed, optimizer};
 use waystation_format::{Code, Error, Result, names, rule};
+use waystation_state::schedule;
 use waystation_store::Store;
 
 use super::Note;
 use crate::checkpoint::Checkpoint;
 use crate::options::OpenOptions;
 use crate::progress::{Progress, go_on};
-use crate::state::{CanarySteps, Compared, check_schedule, check_stream};
+use crate::state::{CanarySteps, Compared, check_stream};
 
 use doubts::Doubts;
 use owners::Owners;
@@ -137,7 +138,7 @@ impl Check<'_> {
                 Err(Error::rule(Code::StateDisagree, rule::PROGRESS_STEP, message)
                     .at_pointer("/optimizer_step"))
             }
-            Typed::Schedule(schedule) => check_schedule(&schedule),
+            Typed::Schedule(schedule) => schedule::check(&schedule),
             Typed::Cursor(cursor) if self.quick && names_tensor(&cursor.root) => Ok(()),
             Typed::Cursor(cursor) => {
                 self.steps.check_cursor(self.checkpoint, &cursor).map(|compared| {

@@ -13,7 +13,7 @@ use waystation_state::order;
 
 pub fn cursor(root: Node) -> Cursor {
     let bare = Cursor { augment: None, consumed: Some(0), next: None, partition: None, root };
-    match Walk::new(&bare, &NoTensors, Budget::default()) {
+    match Walk::new(&bare, &NoTensors, Budget::of_validator()) {
         Ok(walk) => walk.cursor(4).unwrap_or(bare),
         Err(_) => bare,
     }

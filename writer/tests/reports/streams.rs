@@ -130,7 +130,7 @@ fn a_part_of_a_state_is_no_state_and_a_new_place_gets_a_whole_one() {
     };
     let mut partial = recorded(&whole, OnReshape::Fork);
     partial.state = State::Inline(whole.state[..2000].to_vec());
-    let checkpoint = save(&partial).try_save().unwrap();
+    let checkpoint = save(&partial).save_unchecked();
     assert_eq!(findings(&checkpoint), [(Code::BadRngState, rule::RNG_STATE); 2]);
     let at = place(&was, &[1]);
     assert_eq!(refused(restore(&checkpoint, &at)), (Code::BadRngState, rule::RNG_STATE));

@@ -24,7 +24,9 @@ use waystation_state::Budget;
 use waystation_state::cursor::{NoTensors, Walk};
 use waystation_state::rng::{StreamState, canary};
 use waystation_store::MemoryFs;
-use waystation_writer::{CommitOptions, Session, SessionPlan, TensorDecl, commit, make_attempt};
+use waystation_writer::{
+    CommitOptions, Session, SessionOptions, SessionPlan, TensorDecl, commit, make_attempt,
+};
 
 /// The step of every checkpoint here.
 pub const STEP: u64 = 1000;
@@ -115,6 +117,17 @@ impl Job {
     /// # Errors
     /// The first thing that the library refuses.
     pub fn try_save(&self) -> Result<Checkpoint> {
+        self.save_with(SessionOptions::default())
+    }
+
+    /// Saves as writers do that do not look at what they write.
+    pub fn save_unchecked(&self) -> Checkpoint {
+        let mut options = SessionOptions::default();
+        options.check_state = false;
+        self.save_with(options).unwrap()
+    }
+
+    fn save_with(&self, options: SessionOptions) -> Result<Checkpoint> {
         let run = MemoryFs::new().store();
         let writers = u32::try_from(self.shares.len()).unwrap();
         let plan = SessionPlan::next_in(&run, "run", writers, self.topology.clone())?;
@@ -123,6 +136,7 @@ impl Job {
             let common = plan.common(STEP, 0);
             let common = Common { step: STEP + share.ahead, ..common };
             let mut session = Session::begin(Arc::clone(&attempt), common, writer)?;
+            session.set_options(options);
             let mut chunks = Vec::new();
             for (decl, region, bytes) in &share.pieces {
                 chunks.push((session.chunk(decl, region)?, bytes));
@@ -155,11 +169,16 @@ impl Job {
         checkpoint
     }
 
-    /// A checkpoint that is committed, and the one thing that verification finds in it.
+    /// A checkpoint that is committed, and the one thing that verification finds in it. A writer
+    /// that looks at what it writes finds the same before, unless it takes other records to see it.
     pub fn save_broken(&self) -> (Checkpoint, (Code, &'static str)) {
-        let checkpoint = self.try_save().unwrap();
+        let checkpoint = self.save_unchecked();
         let found = findings(&checkpoint);
         let [one] = found[..] else { panic!("expected one finding, found {found:?}") };
+        match self.try_save() {
+            Err(e) => assert_eq!((e.code(), e.rule_id().unwrap_or_default()), one),
+            Ok(_) => assert!(matches!(one.0, Code::Dangling | Code::StateDisagree), "{one:?}"),
+        }
         (checkpoint, one)
     }
 }

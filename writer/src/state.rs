@@ -1,0 +1,50 @@
+//! What a record of resume state must agree with before it is written: itself, and the step.
+//!
+//! It knows the checks of chapters 16 to 18 that need neither other records nor tensors. Those that
+//! do are the validator's.
+
+use waystation_format::record::Record;
+use waystation_format::records::Typed;
+use waystation_format::records::rng::State;
+use waystation_format::{Code, Error, Result, RngAlgorithm, rule};
+use waystation_state::Budget;
+use waystation_state::cursor::{NoTensors, check_canary};
+use waystation_state::{rng, schedule};
+
+/// Steps that the canary of a cursor may cost at every save: some milliseconds. An order that has to
+/// be drawn from its beginning costs more once training is some way into it, and is then believed.
+const STEPS: u64 = 1 << 20;
+/// Bytes that it may hold.
+const BYTES: u64 = 64 << 20;
+
+/// Checks what a record of a checkpoint of this step says, as far as it can be seen from it alone.
+///
+/// # Errors
+///
+/// `state-disagree`, `bad-rng-state`, `bad-position`, `canary-mismatch`; with the record.
+pub(crate) fn check(record: &Record, step: u64) -> Result<()> {
+    let checked = match record.typed()? {
+        Typed::Progress(progress) if progress.optimizer_step != step => {
+            let message =
+                format!("expected the checkpoint's step {step}, found {}", progress.optimizer_step);
+            let error = Error::rule(Code::StateDisagree, rule::PROGRESS_STEP, message);
+            Err(error.at_pointer("/optimizer_step"))
+        }
+        Typed::Rng(stream) => match (RngAlgorithm::from_id(&stream.algorithm), &stream.state) {
+            (Some(algorithm), State::Inline(state)) => {
+                rng::check_canary(algorithm, state, &stream.next_raw)
+            }
+            _ => Ok(()),
+        },
+        Typed::Schedule(schedule) => schedule::check(&schedule),
+        Typed::Cursor(cursor) => {
+            match check_canary(&cursor, &NoTensors, Budget::new(STEPS, BYTES)) {
+                // It is in a tensor, or it costs too much.
+                Err(e) if e.code() == Code::Dangling || e.code() == Code::Limit => Ok(()),
+                checked => checked.map(drop),
+            }
+        }
+        _ => Ok(()),
+    };
+    checked.map_err(|e| e.under_pointer("/value").in_record(record.key.key()))
+}
