@@ -125,6 +125,40 @@ fn a_place_without_its_record_gets_no_other_and_no_fork() {
 }
 
 #[test]
+fn half_an_optimizer_is_none() {
+    let value = |param: &str| {
+        format!(
+            r#"{{"algorithm":"adamw","groups":[{{"hyper":[],"name":"all","params":[["main","{param}"]]}}],"steps":[]}}"#
+        )
+    };
+    let record = |making: Making, pp: u64| {
+        making.record_at(&[("pp", pp)], "optimizer", "main", &value(&format!("w{pp}")))
+    };
+    let mut making = Making::new(1);
+    making.topology = Topology(axes(&[("pp", 2)]));
+    let mut files = record(record(making, 0), 1).files();
+    let at = place(&[("pp", 1)], &[("pp", 0)]);
+    let restored = |files: &_| {
+        let checkpoint = Checkpoint::open_store(store_of(files), OpenOptions::default()).unwrap();
+        checkpoint.restore(&at, &RestoreOptions::default()).unwrap()
+    };
+    let whole = restored(&files);
+    assert_eq!(
+        (whole.report[0].grade, whole.optimizers["main"].params().count()),
+        (Grade::Exact, 2)
+    );
+    let one = format!(
+        r#",{{"coordinate":[["pp",1]],"kind":"optimizer","name":"main","value":{}}}"#,
+        value("w1")
+    );
+    let page = files.get_mut(&names::records_page(0)).unwrap();
+    *page = String::from_utf8(page.clone()).unwrap().replace(&one, "").into_bytes();
+    reseal(&mut files, |_| {});
+    let half = restored(&files);
+    assert_eq!((half.report[0].grade, half.optimizers.len()), (Grade::None, 0));
+}
+
+#[test]
 fn a_stream_that_requires_its_axes_is_refused_until_it_is_left_out_by_name() {
     let checkpoint = open(&job());
     for sizes in [&[("dp", 2), ("tp", 4)][..], &[("dp", 2)]] {
