@@ -136,8 +136,10 @@ pub(crate) fn check(
     value: &Value,
     topology: Option<&Topology>,
 ) -> Result<()> {
+    Typed::parse(kind, value, topology).map_err(|error| error.in_member("value"))?;
+    // A rule about several members of the record comes after all of them.
     if kind == "progress" {
         progress::check_key(name, coordinate)?;
     }
-    Typed::parse(kind, value, topology).map(drop).map_err(|error| error.in_member("value"))
+    Ok(())
 }

@@ -112,6 +112,10 @@ fn progress_breaks_its_rule() {
     let two = record("progress", json!({"batch": "x", "aaa": 1}));
     let error = parse(&two).unwrap_err();
     assert_eq!(error.location().pointer.as_deref(), Some("/value/aaa"));
+    let mut two = record("progress", json!({"batch": "x"}));
+    two["name"] = json!("other");
+    let error = parse(&two).unwrap_err();
+    assert_eq!(error.location().pointer.as_deref(), Some("/value/batch"));
     let two = record("progress", json!({"batch": "x", "zzz": 1}));
     let error = parse(&two).unwrap_err();
     assert_eq!(error.location().pointer.as_deref(), Some("/value/batch"));
