@@ -41,6 +41,18 @@ impl Identity {
         Self::model(Role::Buffer, name)
     }
 
+    /// What the optimizer `owner` keeps for the param `name` of the main component: `adam.m` and the
+    /// other slots of the registry, or `vendor/name`.
+    #[must_use]
+    pub fn optimizer(
+        name: impl Into<String>,
+        slot: impl Into<String>,
+        owner: impl Into<String>,
+    ) -> Self {
+        let identity = Self::model(Role::Optimizer, name);
+        Self { slot: slot.into(), owner: owner.into(), ..identity }
+    }
+
     fn model(role: Role, name: impl Into<String>) -> Self {
         Self {
             component: MAIN.to_owned(),

@@ -16,7 +16,7 @@
 //!     vec![("dp".to_owned(), 2)],
 //! )?;
 //! let mut options = RestoreOptions::default();
-//! options.streams = Grade::Fork; // streams of ranks that had none before may be new ones
+//! options.streams = Grade::Fork; // where an axis changes its size, the streams of all places may be new ones
 //! let state = checkpoint.restore(&place, &options)?;
 //! for graded in &state.report {
 //!     println!("{} {} {}", graded.key.kind, graded.key.name, graded.grade);

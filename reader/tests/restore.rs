@@ -13,11 +13,12 @@ mod support;
 
 use support::records::{axes, cuda, cursor, findings, open, place, rng, stream};
 use support::{Making, reseal, small, store_of};
-use waystation_format::records::rng::Fork;
+use waystation_format::records::Stream;
+use waystation_format::records::rng::{Fork, State};
 use waystation_format::{Code, Digest, Grade, Region, RngAlgorithm, Topology, names, rule};
 use waystation_reader::restore::{Cut, Placement, RestoreOptions};
 use waystation_reader::{Checkpoint, OpenOptions};
-use waystation_state::rng::{Engine, fork_seed};
+use waystation_state::rng::{Engine, check_canary, fork_seed};
 
 /// Streams that vary over dp, over tp, and over nothing.
 fn job() -> Making {
@@ -81,6 +82,14 @@ fn another_data_parallel_size_forks_what_may_fork_and_keeps_the_rest() {
     let lineage =
         Fork { coordinate: axes(&[("dp", 2)]), manifest: checkpoint.digest(), step: 1000 };
     assert_eq!(dropout.fork.as_ref(), Some(&lineage));
+    // Saved again at once, it is a record that tells where it comes from, and has its own canary.
+    let record = dropout.to_record().unwrap().unwrap();
+    assert_eq!(record.fork.as_ref(), Some(&lineage));
+    assert_eq!(record.next_raw, dropout.next_raw);
+    let again = Stream::parse(&record.to_value()).unwrap();
+    let State::Inline(state) = &again.state else { panic!("{again:?}") };
+    check_canary(RngAlgorithm::Philox4x32TorchCuda, state, &again.next_raw).unwrap();
+    assert_eq!(model.to_record().unwrap().as_ref(), Some(&model.record), "as it was");
     // Two who resume so agree, and no two places get the same.
     let again = checkpoint.restore(&at, &options).unwrap();
     assert_eq!(again.streams[0].state, dropout.state);
@@ -208,6 +217,70 @@ fn cursors_ask_for_their_source_and_refuse_another() {
         let rule = (changed.code(), changed.rule_id());
         assert_eq!(rule, (Code::SourceChanged, Some(rule::CURSOR_SOURCE)));
     }
+}
+
+/// All grades can be looked at, also where nothing is handed out.
+#[test]
+fn an_appraisal_has_every_grade_beside_the_refusal() {
+    let checkpoint = open(&job());
+    let at = place(&[("dp", 3), ("tp", 4)], &[("dp", 2), ("tp", 1)]);
+    let appraisal = checkpoint.appraise(&at, &RestoreOptions::default()).unwrap();
+    let grades: Vec<(&str, Grade)> = appraisal
+        .restored
+        .report
+        .iter()
+        .map(|graded| (graded.key.name.as_str(), graded.grade))
+        .collect();
+    let expected = [
+        ("train", Grade::None),
+        ("dropout", Grade::Fork),
+        ("model", Grade::None),
+        ("shared", Grade::Exact),
+    ];
+    assert_eq!(grades, expected);
+    let refused = appraisal.refused.unwrap();
+    assert_eq!((refused.code(), refused.rule_id()), (Code::NotExact, Some(rule::RESTORE_DEMAND)));
+    // The first with its place, all with what they are graded and why.
+    let source = format!("its source of 12 records of {} was not offered", "ab".repeat(32));
+    for part in [
+        &format!("at least the grade exact for cursor \"train\", found none: {source}"),
+        "rng \"dropout\" (fork: axis \"dp\" had 2 places and has 3; it is a new stream)",
+        "rng \"model\" (none: axis \"tp\" had 2 places and has 4)",
+    ] {
+        assert!(refused.message().contains(part), "{part}\n{refused}");
+    }
+    let same = checkpoint.restore(&at, &RestoreOptions::default()).unwrap_err();
+    assert_eq!(same.to_string(), refused.to_string());
+    // An error about the place names it, not that of some record.
+    let dropout = checkpoint.restore(&at, &offered()).unwrap_err();
+    assert!(dropout.message().contains("for rng \"dropout\" at dp=2,"), "{dropout}");
+    assert_eq!(dropout.location().record.as_deref(), Some(r#"["rng","dropout",[["dp",2]]]"#));
+
+    let own = place(&[("dp", 2), ("tp", 2)], &[("dp", 1), ("tp", 0)]);
+    let appraisal = checkpoint.appraise(&own, &offered()).unwrap();
+    assert!(appraisal.refused.is_none());
+    assert_eq!(appraisal.restored.streams.len(), 3);
+}
+
+#[test]
+fn names_that_no_record_has_are_refused_with_those_that_there_are() {
+    let checkpoint = open(&job());
+    let at = place(&[("dp", 2), ("tp", 2)], &[("dp", 0), ("tp", 0)]);
+    let digest = Digest::from_hex(&"ab".repeat(32)).unwrap();
+    let mut left_out = offered();
+    left_out.leave_out.insert("dropuot".to_owned());
+    for (options, says) in [
+        (offered().with_source("trainx", 12, digest), "\"trainx\"; there is train"),
+        // A stream reads no data.
+        (offered().with_source("dropout", 12, digest), "\"dropout\"; there is train"),
+        (left_out, "\"dropuot\"; there is train, dropout, model, shared"),
+    ] {
+        let error = checkpoint.restore(&at, &options).unwrap_err();
+        assert_eq!(error.code(), Code::BadArgument, "{error}");
+        assert!(error.message().ends_with(says), "{error}");
+    }
+    let error = open(&Making::new(1)).restore(&place(&[], &[]), &offered()).unwrap_err();
+    assert!(error.message().ends_with("there is none"), "{error}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct Fork {
 pub enum OnReshape {
     /// It refuses.
     Require,
-    /// It forks streams for places that have none.
+    /// It forks a stream for every place, also for those that had one.
     Fork,
     /// It seeds anew, by the trainer's own rule.
     Reinit,

@@ -4,7 +4,7 @@
 //! is for `waystation-state` to say, which record is for the place the business of `restore`.
 
 use waystation_format::record::Record;
-use waystation_format::records::cursor::{Augment, Node, Opaque};
+use waystation_format::records::cursor::{Augment, Node, Opaque, Source};
 use waystation_format::records::{Cursor, Typed};
 use waystation_format::{Code, Error, Grade, Result, rule};
 use waystation_state::cursor::Rank;
@@ -13,6 +13,9 @@ use super::report::Report;
 use super::{Offer, Place, RestoreOptions, of_record};
 use crate::checkpoint::Checkpoint;
 use crate::state::{Compared, check_cursor};
+
+/// Sources that a reason names.
+const SOURCES_NAMED: usize = 3;
 
 /// A cursor for one place.
 #[derive(Clone, Debug)]
@@ -128,19 +131,34 @@ fn opaque(node: &Node) -> Vec<&Opaque> {
 /// Why a cursor is not restored, whatever its canary; `offer` is `None` where everything counts as
 /// offered.
 fn not_restored(cursor: &Cursor, offer: Option<Option<&Offer>>) -> Option<String> {
-    let none = |reason: &str| Some(reason.to_owned());
     let has_opaque = cursor.root.has_opaque();
     let brings = |brought: &dyn Fn(&Offer) -> bool| offer.is_none_or(|o| o.is_some_and(brought));
-    if !cursor.root.sources().is_empty() && !brings(&|offer| !offer.sources.is_empty()) {
-        return none("its source was not offered");
+    let sources = cursor.root.sources();
+    if !sources.is_empty() && !brings(&|offer| !offer.sources.is_empty()) {
+        return Some(not_offered(&sources));
     }
     if has_opaque && !brings(&|offer| offer.fingerprint.is_some()) {
-        return none("its fingerprint was not offered");
+        return Some("its fingerprint was not offered".to_owned());
     }
     if !has_opaque && !cursor.is_computed() {
-        return none("the specification does not compute it");
+        return Some("the specification does not compute it".to_owned());
     }
     None
+}
+
+/// Says which sources it is that a caller has to bring.
+fn not_offered(sources: &[&Source]) -> String {
+    let named: Vec<String> = sources
+        .iter()
+        .take(SOURCES_NAMED)
+        .map(|source| format!("{} records of {}", source.records, source.sha256))
+        .collect();
+    let named = named.join(", ");
+    match sources.len().saturating_sub(SOURCES_NAMED) {
+        0 if sources.len() == 1 => format!("its source of {named} was not offered"),
+        0 => format!("its sources of {named} were not offered"),
+        more => format!("its sources of {named} and {more} more were not offered"),
+    }
 }
 
 /// Why one that may be restored is not exact.

@@ -34,6 +34,30 @@ pub struct RestoredStream {
     pub record: Stream,
 }
 
+impl RestoredStream {
+    /// The record of this stream as it was restored, with its lineage when it is a fork; `None` when
+    /// it was not restored. Of a stream that was drawn from since, the lineage is still to be kept:
+    /// the next checkpoint writes it.
+    ///
+    /// # Errors
+    /// `bad-rng-state` only for a state that was changed by hand.
+    pub fn to_record(&self) -> Result<Option<Stream>> {
+        let Some(state) = &self.state else { return Ok(None) };
+        if self.fork.is_none() {
+            return Ok(Some(self.record.clone()));
+        }
+        let forked = state.to_record(self.record.on_reshape, "")?;
+        Ok(Some(Stream {
+            caches: Vec::new(),
+            fork: self.fork.clone(),
+            next_raw: forked.next_raw,
+            seed_rule: None,
+            state: forked.state,
+            ..self.record.clone()
+        }))
+    }
+}
+
 pub(super) fn restore(
     checkpoint: &Checkpoint,
     group: &[Record],

@@ -2,8 +2,8 @@
 //!
 //! It knows the state and the caches. Names, coordinates and canaries are the record's.
 
-use waystation_format::records::Stream;
-use waystation_format::records::rng::{Cache as RecordedCache, OnReshape, State};
+use waystation_format::records::rng::{Cache as RecordedCache, OnReshape, Origin, State};
+use waystation_format::records::{Integer, Stream};
 use waystation_format::{Code, Error, Result, RngAlgorithm, RngCache};
 
 use super::engine::{Engine, canary};
@@ -52,13 +52,13 @@ impl StreamState {
         Ok(Self { algorithm, state, caches: Vec::new(), initial_seed: None })
     }
 
-    /// The stream as a record says it, with a canary of four outputs; where it comes from and
-    /// what it is for is left to be said.
+    /// The stream of `framework` as a record says it, with a canary of four outputs. A stream that was
+    /// forked still needs its lineage, and what it is for may be said.
     ///
     /// # Errors
     ///
     /// [`Code::BadRngState`] as [`Engine::decode`].
-    pub fn to_record(&self, on_reshape: OnReshape) -> Result<Stream> {
+    pub fn to_record(&self, on_reshape: OnReshape, framework: &str) -> Result<Stream> {
         let spelled = |cache: &Cache| {
             let bits = RngCache::from_id(&cache.kind).map_or(u64::BITS, RngCache::bits);
             let digits = usize::try_from(bits / 4).unwrap_or_default();
@@ -70,7 +70,12 @@ impl StreamState {
             fork: None,
             next_raw: canary(self.algorithm, &self.state, OUTPUTS)?,
             on_reshape,
-            origin: None,
+            origin: Some(Origin {
+                form: None,
+                framework: framework.to_owned(),
+                initial_seed: self.initial_seed.map(Integer::from),
+                version: None,
+            }),
             purpose: None,
             seed_rule: None,
             state: State::Inline(self.state.clone()),
@@ -126,7 +131,7 @@ mod tests {
         let mut stream =
             StreamState::new(RngAlgorithm::Pcg64XslRr, engine.encode().unwrap()).unwrap();
         stream.caches = vec![Cache::new(RngCache::NumpyU32Half, 0x2a)];
-        let record = stream.to_record(OnReshape::Fork).unwrap();
+        let record = stream.to_record(OnReshape::Fork, "numpy").unwrap();
         assert_eq!(record.caches[0].bits, "0000002a");
         assert_eq!(record.next_raw.len(), OUTPUTS);
         // It is one that a reader takes.
