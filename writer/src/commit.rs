@@ -17,6 +17,7 @@ use crate::gather::{self, Look};
 use crate::marks;
 use crate::put;
 use crate::root::Root;
+use crate::state;
 use crate::workers;
 
 /// How to commit.
@@ -34,6 +35,9 @@ pub struct CommitOptions {
     pub poll: Duration,
     /// Threads that read parts.
     pub threads: usize,
+    /// Whether records of resume state are held against themselves and the step first, whoever
+    /// wrote them: nobody could resume from what breaks these rules.
+    pub check_state: bool,
 }
 
 impl Default for CommitOptions {
@@ -44,6 +48,7 @@ impl Default for CommitOptions {
             deadline: None,
             poll: Duration::from_millis(200),
             threads: workers::default_threads(),
+            check_state: true,
         }
     }
 }
@@ -70,7 +75,9 @@ pub struct Committed {
 ///
 /// # Errors
 ///
-/// `writer-missing` after the deadline, with the numbers; what the parts break; `fenced` when the
+/// `writer-missing` after the deadline, with the numbers; what the parts break; `state-disagree`,
+/// `bad-rng-state`, `bad-position`, `canary-mismatch` for a record that could not be resumed from,
+/// unless the attempt is committed already; `fenced` when the
 /// run has a higher timeline; `name-disagrees`; `deleted` when a keeper began to remove the attempt; `commit-conflict` when other bytes are there;
 /// `commit-unknown` when it cannot be told whether the commit took effect; `interrupted`; the
 /// store's. Nothing is removed after any of them, and calling again is safe.
@@ -88,6 +95,9 @@ pub fn commit(
     let timeline = first.common.attempt.timeline;
     fence(options, timeline)?;
     let root = Root::derive(&parts)?;
+    if options.check_state && attempt.stat(names::COMMIT)?.is_none() {
+        state::check_parts(&parts, progress)?;
+    }
     go_on(progress)?;
     root.put(attempt)?;
     // The commit file must never outlive what it stands for.

@@ -105,6 +105,7 @@ pub fn reshard(
     if let Some((run, name)) = &options.run {
         commit_options = CommitOptions::in_run(Arc::clone(run), name);
     }
+    commit_options.check_state = false;
     commit::commit(to, &commit_options, progress)
 }
 

@@ -3,19 +3,47 @@
 //! It knows the checks of chapters 16 to 18 that need neither other records nor tensors. Those that
 //! do are the validator's.
 
+use std::collections::HashSet;
+
+use waystation_format::part::Part;
 use waystation_format::record::Record;
 use waystation_format::records::Typed;
 use waystation_format::records::rng::State;
 use waystation_format::{Code, Error, Result, RngAlgorithm, rule};
+use waystation_reader::Progress;
 use waystation_state::Budget;
 use waystation_state::cursor::{NoTensors, check_canary};
 use waystation_state::{rng, schedule};
+
+use crate::commit::go_on;
 
 /// Steps that the canary of a cursor may cost at every save: some milliseconds. An order that has to
 /// be drawn from its beginning costs more once training is some way into it, and is then believed.
 const STEPS: u64 = 1 << 20;
 /// Bytes that it may hold.
 const BYTES: u64 = 64 << 20;
+
+/// The kinds of which something can be seen from the record alone.
+const KINDS: [&str; 4] = ["cursor", "progress", "rng", "schedule"];
+
+/// Checks the records of all parts, equal ones of several writers once.
+///
+/// # Errors
+///
+/// As [`check`], with the part; `interrupted`.
+pub(crate) fn check_parts(parts: &[Part], progress: &dyn Progress) -> Result<()> {
+    let mut seen = HashSet::new();
+    for part in parts {
+        go_on(progress)?;
+        for record in part.records() {
+            let record = record?;
+            if KINDS.contains(&record.key.kind.as_str()) && seen.insert(record.key.key()) {
+                check(&record, part.common.step).map_err(|e| e.in_file(part.file_name()))?;
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Checks what a record of a checkpoint of this step says, as far as it can be seen from it alone.
 ///

@@ -158,7 +158,9 @@ impl Job {
             }
             writing.finish()?;
         }
-        commit(&attempt, &CommitOptions::in_run(run, name), &NoProgress)?;
+        let mut commit_options = CommitOptions::in_run(run, name);
+        commit_options.check_state = options.check_state;
+        commit(&attempt, &commit_options, &NoProgress)?;
         Checkpoint::open_store(attempt, OpenOptions::default())
     }
 
