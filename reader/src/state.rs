@@ -9,5 +9,5 @@ mod named;
 mod stream;
 
 pub(crate) use cursor::{CanarySteps, Compared, check_cursor};
-pub(crate) use named::{numbers, state_bytes};
+pub(crate) use named::{expect_numbers, numbers, state_bytes};
 pub(crate) use stream::{check_stream, neutral};

@@ -28,6 +28,14 @@ pub use share::{Batch, Rank};
 
 /// The tensors that a cursor may name.
 pub trait Tensors {
+    /// Whether there is such a tensor, of dtype `U64` and shape `[count]`, without its elements:
+    /// what this refuses costs nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::Dangling`] under `order.tensor` when there is none.
+    fn expect(&self, tensor: &Identity, count: u64) -> Result<()>;
+
     /// The elements of a tensor of dtype `U64` and shape `[count]`.
     ///
     /// # Errors
@@ -42,10 +50,14 @@ pub trait Tensors {
 pub struct NoTensors;
 
 impl Tensors for NoTensors {
-    fn numbers(&self, tensor: &Identity, _: u64) -> Result<Arc<[u64]>> {
+    fn expect(&self, tensor: &Identity, _: u64) -> Result<()> {
         let message = "expected the tensor that the cursor names, found none";
         let error = Error::rule(Code::Dangling, rule::ORDER_TENSOR, message);
         Err(error.in_tensor(tensor.key()))
+    }
+
+    fn numbers(&self, tensor: &Identity, count: u64) -> Result<Arc<[u64]>> {
+        self.expect(tensor, count).map(|()| Arc::from([]))
     }
 }
 

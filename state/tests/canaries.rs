@@ -27,6 +27,10 @@ use waystation_state::cursor::{NoTensors, Tensors, check_canary};
 struct These(&'static [u64]);
 
 impl Tensors for These {
+    fn expect(&self, _: &Identity, _: u64) -> Result<()> {
+        Ok(())
+    }
+
     fn numbers(&self, _: &Identity, _: u64) -> Result<Arc<[u64]>> {
         Ok(Arc::from(self.0))
     }
@@ -61,6 +65,22 @@ fn items_come_also_past_what_a_record_can_count() {
     assert_eq!(walked.skip_items(1).unwrap(), 1);
     let error = walked.cursor(4).unwrap_err();
     assert_eq!((error.code(), error.rule_id()), (Code::Limit, Some(rule::LIMIT_VALUE)));
+}
+
+/// A tensor that is not there is known to be wrong before it would cost too much.
+#[test]
+fn a_tensor_is_looked_for_before_room_is_made_for_it() {
+    let blob = Identity { role: Role::Blob, ..Identity::param("ordinals") };
+    let order = Order::Explicit(Numbers::Tensor(Box::new(blob)));
+    let root = cursor(permuted(1 << 40, order, EpochEnd::Wrap));
+    let canary = walk(&cursor(permuted(4, Order::Identity, EpochEnd::Wrap))).canary(4).unwrap();
+    let large = Cursor { next: Some(canary), ..root };
+    let refused = |tensors: &dyn Tensors| {
+        let error = check_canary(&large, tensors, Budget::of_validator()).unwrap_err();
+        (error.code(), error.rule_id().unwrap())
+    };
+    assert_eq!(refused(&NoTensors), (Code::Dangling, rule::ORDER_TENSOR));
+    assert_eq!(refused(&These(&[])), (Code::Limit, rule::CURSOR_CANARY_STEPS));
 }
 
 #[test]

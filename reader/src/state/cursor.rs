@@ -10,7 +10,7 @@ use waystation_format::{Code, Identity, Result, limits, rule};
 use waystation_state::Budget;
 use waystation_state::cursor::{Tensors, Walk, check_canary_within};
 
-use super::numbers;
+use super::{expect_numbers, numbers};
 use crate::checkpoint::Checkpoint;
 
 /// What the comparison of a cursor's canary came to.
@@ -28,6 +28,10 @@ pub(crate) enum Compared {
 struct Named<'c>(&'c Checkpoint);
 
 impl Tensors for Named<'_> {
+    fn expect(&self, tensor: &Identity, count: u64) -> Result<()> {
+        expect_numbers(self.0, tensor, count)
+    }
+
     fn numbers(&self, tensor: &Identity, count: u64) -> Result<Arc<[u64]>> {
         numbers(self.0, tensor, count)
     }

@@ -35,6 +35,18 @@ pub(crate) fn state_bytes(
     tensor.read()
 }
 
+/// Looks for a tensor of `count` numbers that a cursor names, without reading it.
+///
+/// # Errors
+/// `dangling` when it is not there or is another than it must be.
+pub(crate) fn expect_numbers(
+    checkpoint: &Checkpoint,
+    identity: &Identity,
+    count: u64,
+) -> Result<()> {
+    named(checkpoint, identity, Dtype::U64, Some(count), rule::ORDER_TENSOR).map(drop)
+}
+
 /// The numbers of a tensor that a cursor names, `count` of them.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use waystation_format::records::cursor::{
     Mixture, Node, Numbers, Order as Form, PermutedIndex, Selection, ShardedLanes, WindowShuffle,
 };
-use waystation_format::{Code, Error, Result, arith, limits, rule};
+use waystation_format::{Code, Error, Identity, Result, arith, limits, rule};
 
 use super::lanes::Lanes;
 use super::live::Live;
@@ -118,8 +118,7 @@ impl Builder<'_> {
         let shards: Arc<[u64]> = match &leaf.shards {
             Numbers::List(list) => Arc::from(list.as_slice()),
             Numbers::Tensor(identity) => {
-                self.hold(leaf.n)?;
-                self.tensors.numbers(identity, leaf.n).map_err(|e| e.at_pointer(&*place))?
+                self.fetch(identity, leaf.n).map_err(|error| error.at_pointer(&*place))?
             }
         };
         let sum = shards.iter().fold(0_u64, |sum, records| sum.saturating_add(*records));
@@ -170,8 +169,7 @@ impl Builder<'_> {
         let ordinals: Option<Arc<[u64]>> = match order {
             Form::Explicit(Numbers::List(list)) => Some(Arc::from(list.as_slice())),
             Form::Explicit(Numbers::Tensor(identity)) => {
-                self.hold(n)?;
-                let fetched = self.tensors.numbers(identity, n);
+                let fetched = self.fetch(identity, n);
                 Some(fetched.map_err(|error| error.at_pointer(format!("{place}/ordinals")))?)
             }
             _ => None,
@@ -186,9 +184,11 @@ impl Builder<'_> {
         Order::of(order, n, ordinals).map_err(|error| error.at_pointer(place))
     }
 
-    /// For the numbers of a tensor.
-    fn hold(&mut self, count: u64) -> Result<()> {
-        self.budget.hold(arith::mul(count, 8, "bytes of a tensor of numbers")?)
+    /// The numbers of a tensor, which is looked for before room is made for them.
+    fn fetch(&mut self, tensor: &Identity, count: u64) -> Result<Arc<[u64]>> {
+        self.tensors.expect(tensor, count)?;
+        self.budget.hold(arith::mul(count, 8, "bytes of a tensor of numbers")?)?;
+        self.tensors.numbers(tensor, count)
     }
 }
 
