@@ -249,6 +249,8 @@ fn an_appraisal_has_every_grade_beside_the_refusal() {
     ] {
         assert!(refused.message().contains(part), "{part}\n{refused}");
     }
+    let digest = Digest::from_hex(&"ab".repeat(32)).unwrap();
+    assert_eq!(appraisal.restored.cursors[0].wanted, [(12, digest)]);
     let same = checkpoint.restore(&at, &RestoreOptions::default()).unwrap_err();
     assert_eq!(same.to_string(), refused.to_string());
     // An error about the place names it, not that of some record.

@@ -3,10 +3,12 @@
 //! It knows what a caller has to bring and how far a cursor is right without it. Which items come
 //! is for `waystation-state` to say, which record is for the place the business of `restore`.
 
+use std::collections::BTreeSet;
+
 use waystation_format::record::Record;
-use waystation_format::records::cursor::{Augment, Node, Opaque, Source};
+use waystation_format::records::cursor::{Augment, Node, Opaque};
 use waystation_format::records::{Cursor, Typed};
-use waystation_format::{Code, Error, Grade, Result, rule};
+use waystation_format::{Code, Digest, Error, Grade, Result, rule};
 use waystation_state::cursor::Rank;
 
 use super::report::Report;
@@ -29,6 +31,8 @@ pub struct RestoredCursor {
     /// The place among the ranks that share a batch, when the cursor says along which axes and the
     /// topology has them.
     pub rank: Option<Rank>,
+    /// The records and digests of its sources, when it is not restored for want of them.
+    pub wanted: Vec<(u64, Digest)>,
 }
 
 pub(super) fn restore(
@@ -46,7 +50,8 @@ pub(super) fn restore(
         Ok(chosen) => chosen,
         Err(unfit) => {
             report.demanded(&first.key, Grade::None, Some(unfit.reason()), options.cursors);
-            return Ok(RestoredCursor { name, grade: Grade::None, cursor: None, rank: None });
+            let (grade, wanted) = (Grade::None, Vec::new());
+            return Ok(RestoredCursor { name, grade, cursor: None, rank: None, wanted });
         }
     };
     let of_chosen = |e: Error| of_record(e, &chosen.key);
@@ -57,8 +62,10 @@ pub(super) fn restore(
     if let Some(offer) = offer {
         check_offer(&cursor, offer).map_err(of_chosen)?;
     }
+    let brought = place.is_some().then_some(offer);
+    let wanted = wanted(&cursor, brought);
     // What is not restored is not looked into.
-    let misgiving = match not_restored(&cursor, place.is_some().then_some(offer)) {
+    let misgiving = match not_restored(&cursor, &wanted, brought) {
         Some(reason) => Some((Grade::None, reason)),
         None => {
             let compared = match place {
@@ -82,7 +89,7 @@ pub(super) fn restore(
         Rank::of(partition, place.topology(), place.coordinate()).ok()
     });
     let cursor = (grade != Grade::None).then_some(*cursor);
-    Ok(RestoredCursor { name, grade, cursor, rank })
+    Ok(RestoredCursor { name, grade, cursor, rank, wanted })
 }
 
 /// Compares what the caller brings with what the cursor was saved with.
@@ -128,14 +135,28 @@ fn opaque(node: &Node) -> Vec<&Opaque> {
     }
 }
 
-/// Why a cursor is not restored, whatever its canary; `offer` is `None` where everything counts as
-/// offered.
-fn not_restored(cursor: &Cursor, offer: Option<Option<&Offer>>) -> Option<String> {
+/// The sources of a cursor for which none was brought, each once; `offer` is `None` where everything
+/// counts as offered.
+fn wanted(cursor: &Cursor, offer: Option<Option<&Offer>>) -> Vec<(u64, Digest)> {
+    if offer.is_none_or(|offer| offer.is_some_and(|offer| !offer.sources.is_empty())) {
+        return Vec::new();
+    }
+    let sources = cursor.root.sources();
+    let distinct: BTreeSet<(u64, Digest)> =
+        sources.iter().map(|source| (source.records, source.sha256)).collect();
+    distinct.into_iter().collect()
+}
+
+/// Why a cursor is not restored, whatever its canary; `offer` as for [`wanted`].
+fn not_restored(
+    cursor: &Cursor,
+    wanted: &[(u64, Digest)],
+    offer: Option<Option<&Offer>>,
+) -> Option<String> {
     let has_opaque = cursor.root.has_opaque();
     let brings = |brought: &dyn Fn(&Offer) -> bool| offer.is_none_or(|o| o.is_some_and(brought));
-    let sources = cursor.root.sources();
-    if !sources.is_empty() && !brings(&|offer| !offer.sources.is_empty()) {
-        return Some(not_offered(&sources));
+    if !wanted.is_empty() {
+        return Some(not_offered(wanted));
     }
     if has_opaque && !brings(&|offer| offer.fingerprint.is_some()) {
         return Some("its fingerprint was not offered".to_owned());
@@ -147,11 +168,11 @@ fn not_restored(cursor: &Cursor, offer: Option<Option<&Offer>>) -> Option<String
 }
 
 /// Says which sources it is that a caller has to bring.
-fn not_offered(sources: &[&Source]) -> String {
+fn not_offered(sources: &[(u64, Digest)]) -> String {
     let named: Vec<String> = sources
         .iter()
         .take(SOURCES_NAMED)
-        .map(|source| format!("{} records of {}", source.records, source.sha256))
+        .map(|(records, sha256)| format!("{records} records of {sha256}"))
         .collect();
     let named = named.join(", ");
     match sources.len().saturating_sub(SOURCES_NAMED) {
