@@ -76,7 +76,7 @@ impl Data {
     /// # Errors
     /// None for this source.
     pub(crate) fn progress(&self) -> Result<(u64, u64)> {
-        let cursor = self.walk.cursor(0)?;
+        let cursor = self.walk.cursor(1)?;
         Ok((leaf(&cursor)?.epoch, cursor.consumed.unwrap_or(0)))
     }
 
@@ -85,7 +85,7 @@ impl Data {
     /// # Errors
     /// None for this source.
     pub(crate) fn source(&self) -> Result<(u64, Digest)> {
-        let cursor = self.walk.cursor(0)?;
+        let cursor = self.walk.cursor(1)?;
         let source = &leaf(&cursor)?.source;
         Ok((source.records, source.sha256))
     }
