@@ -15,7 +15,9 @@ use support::records::{axes, cuda, cursor, findings, open, place, rng, stream};
 use support::{Making, reseal, small, store_of};
 use waystation_format::records::Stream;
 use waystation_format::records::rng::{Fork, State};
-use waystation_format::{Code, Digest, Grade, Region, RngAlgorithm, Topology, names, rule};
+use waystation_format::{
+    Code, Digest, Dtype, Grade, Identity, Region, RngAlgorithm, Role, Topology, names, rule,
+};
 use waystation_reader::restore::{Cut, Placement, RestoreOptions};
 use waystation_reader::{Checkpoint, OpenOptions};
 use waystation_state::rng::{Engine, check_canary, fork_seed};
@@ -130,6 +132,34 @@ fn a_place_without_its_record_gets_no_other_and_no_fork() {
         assert_eq!(restored.report[0].grade, Grade::None);
         assert!(restored.report[0].reason.as_deref().unwrap().contains(reason));
         assert_eq!(restored.streams[0].state, None);
+    }
+}
+
+#[test]
+fn an_order_in_a_tensor_of_many_pieces_is_read_as_it_is() {
+    let n = 300_000_u64;
+    let identity = Identity { role: Role::Blob, ..Identity::param("order") };
+    let mut making = Making::new(2).cut(identity, Dtype::U64, &[n], 0, 3);
+    let ordinals: Vec<u64> = (0..n).map(|i| i * 7919 % n).collect();
+    making.tensors[0].data = ordinals.iter().flat_map(|o| o.to_le_bytes()).collect();
+    let value = |position: u64, next: &[u64]| {
+        let order = format!(
+            r#"{{"algorithm":"explicit","n":{n},"ordinals":{{"tensor":["main","blob","order","","",[]]}}}}"#
+        );
+        cursor(position, next)
+            .replace(r#"{"algorithm":"identity","n":12}"#, &order)
+            .replace(r#""records":12"#, &format!(r#""records":{n}"#))
+            .replace(r#""consumed":100,"#, r#""consumed":1000000,"#)
+    };
+    for position in [0, 131_069, 262_143, n - 9] {
+        let next: Vec<u64> =
+            ordinals[usize::try_from(position).unwrap()..].iter().take(9).copied().collect();
+        let saved = making.clone().record("cursor", "train", &value(position, &next));
+        let source = Digest::from_hex(&"ab".repeat(32)).unwrap();
+        let options = RestoreOptions::default().with_source("train", n, source);
+        let restored = open(&saved).restore(&place(&[], &[]), &options).unwrap();
+        assert_eq!(restored.cursors[0].grade, Grade::Exact, "{position}");
+        assert_eq!(findings(&saved), []);
     }
 }
 

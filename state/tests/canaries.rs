@@ -21,7 +21,7 @@ use waystation_format::records::cursor::{
 };
 use waystation_format::{Code, Digest, Identity, Result, Role, limits, rule};
 use waystation_state::Budget;
-use waystation_state::cursor::{NoTensors, Tensors, check_canary};
+use waystation_state::cursor::{NoTensors, Tensors, check_canary, check_canary_within};
 
 /// The same numbers for every tensor.
 struct These(&'static [u64]);
@@ -81,6 +81,23 @@ fn a_tensor_is_looked_for_before_room_is_made_for_it() {
     };
     assert_eq!(refused(&NoTensors), (Code::Dangling, rule::ORDER_TENSOR));
     assert_eq!(refused(&These(&[])), (Code::Limit, rule::CURSOR_CANARY_STEPS));
+}
+
+/// Many cursors may name one tensor.
+#[test]
+fn reading_the_numbers_of_a_tensor_takes_steps() {
+    let blob = Identity { role: Role::Blob, ..Identity::param("ordinals") };
+    let list = cursor(permuted(17, Order::Explicit(Numbers::List(vec![0; 17])), EpochEnd::Wrap));
+    let next = Some(walk(&list).canary(4).unwrap());
+    let order = Order::Explicit(Numbers::Tensor(Box::new(blob)));
+    let named = Cursor { next, ..cursor(permuted(17, order, EpochEnd::Wrap)) };
+    let steps = |cursor: &Cursor| {
+        let mut budget = Budget::new(1000, 1 << 20);
+        assert!(check_canary_within(cursor, &These(&[0; 17]), &mut budget).unwrap());
+        1000 - budget.steps()
+    };
+    let list = Cursor { next: named.next.clone(), ..list };
+    assert_eq!(steps(&named), steps(&list) + 3);
 }
 
 #[test]

@@ -2118,7 +2118,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[],
         chapter: "18-data-cursors.md",
-        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and all further ones once those of a checkpoint have taken four times as many; it then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, for each child, lane or empty shard looked at on the way, and for every 64 integers that the anchor of a new window has.",
+        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and all further ones once those of a checkpoint have taken four times as many; it then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, for each child, lane or empty shard looked at on the way, for every 64 integers that the anchor of a new window has, and for every 8 numbers of a tensor.",
     },
     RuleInfo {
         id: ORDER_FORM,

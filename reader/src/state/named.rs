@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use waystation_format::records::rng::State;
-use waystation_format::{Code, Dtype, Entry, Error, Identity, Result, RngAlgorithm, Role, rule};
+use waystation_format::{
+    Code, Dtype, Entry, Error, Identity, Result, RngAlgorithm, Role, arith, rule,
+};
 
 use crate::checkpoint::Checkpoint;
 use crate::tensor::TensorRef;
@@ -47,6 +49,9 @@ pub(crate) fn expect_numbers(
     named(checkpoint, identity, Dtype::U64, Some(count), rule::ORDER_TENSOR).map(drop)
 }
 
+/// Bytes of numbers that are read at once.
+const PIECE: u64 = 1 << 20;
+
 /// The numbers of a tensor that a cursor names, `count` of them.
 ///
 /// # Errors
@@ -57,9 +62,17 @@ pub(crate) fn numbers(
     count: u64,
 ) -> Result<Arc<[u64]>> {
     let tensor = named(checkpoint, identity, Dtype::U64, Some(count), rule::ORDER_TENSOR)?;
-    let bytes = tensor.read()?;
-    let (numbers, _) = bytes.as_chunks::<8>();
-    Ok(numbers.iter().map(|number| u64::from_le_bytes(*number)).collect())
+    // They may be most of what there is memory for, so they are held once.
+    let count = arith::to_usize(count, "numbers of a tensor")?;
+    let mut numbers: Arc<[u64]> = std::iter::repeat_n(0, count).collect();
+    let mut slots = Arc::get_mut(&mut numbers).unwrap_or_default().iter_mut();
+    tensor.stream(PIECE, &mut |bytes| {
+        for (number, slot) in bytes.as_chunks::<8>().0.iter().zip(&mut slots) {
+            *slot = u64::from_le_bytes(*number);
+        }
+        Ok(())
+    })?;
+    Ok(numbers)
 }
 
 /// The tensor of an identity, which is what it must be.

@@ -18,6 +18,9 @@ use super::{Tensors, not_computed};
 use crate::Budget;
 use crate::order::Order;
 
+/// Numbers of a tensor that are read in a step.
+const READ: u64 = 8;
+
 /// A node, walked. Errors name the place within it.
 pub(super) fn live(node: &Node, tensors: &dyn Tensors, budget: &mut Budget) -> Result<Live> {
     Builder { tensors, budget, depth: 0, path: String::new() }.node(node)
@@ -188,6 +191,7 @@ impl Builder<'_> {
     fn fetch(&mut self, tensor: &Identity, count: u64) -> Result<Arc<[u64]>> {
         self.tensors.expect(tensor, count)?;
         self.budget.hold(arith::mul(count, 8, "bytes of a tensor of numbers")?)?;
+        self.budget.take(count.div_ceil(READ))?;
         self.tensors.numbers(tensor, count)
     }
 }
