@@ -114,7 +114,8 @@ pub(crate) struct Import {
 Examples:
   waystation inspect ckpt
   waystation inspect ckpt --tensors --json | jq '.tensors[].name'
-  waystation inspect ckpt --state --topology dp=3 --place dp=2 --source train=12000:8b57…")]
+  waystation inspect ckpt --state --topology dp=3 --place dp=2 --source train=12000:8b57…
+  waystation inspect ckpt --state --topology dp=3 --place dp=2 --demand fork --leave-out train")]
 pub(crate) struct Inspect {
     /// A checkpoint: its directory.
     #[arg(value_name = "CKPT")]
@@ -131,15 +132,19 @@ pub(crate) struct Inspect {
     /// The place in that topology, an index along each axis, such as dp=2,tp=0.
     #[arg(long, value_name = "INDICES", requires = "topology")]
     pub(crate) place: Option<String>,
-    /// The data that a cursor is resumed with; as often as there are sources.
+    /// The data that a cursor is resumed with, as --state prints it; as often as there are sources.
     #[arg(long, value_name = "CURSOR=RECORDS:SHA256", requires = "place")]
     pub(crate) source: Vec<String>,
-    /// Fail when a stream or cursor is graded worse for the place.
-    #[arg(long, value_name = "GRADE", default_value = "none", requires = "place")]
+    /// Fail when a stream or cursor is graded worse for the place: exact, requantised, fork,
+    /// opaque-same-topology, none.
+    #[arg(long, value_name = "GRADE", default_value = "exact", requires = "place")]
     pub(crate) demand: String,
     /// A stream or cursor that is done without, by name.
     #[arg(long, value_name = "NAME", requires = "place")]
     pub(crate) leave_out: Vec<String>,
+    /// List the items of each cursor's next batch that the place takes; fail when it cannot share.
+    #[arg(long, requires = "place")]
+    pub(crate) share: bool,
 }
 
 /// Check every rule and every byte; one finding a line.

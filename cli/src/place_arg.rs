@@ -43,6 +43,11 @@ pub(crate) fn source(text: &str) -> Result<(String, u64, Digest)> {
     })
 }
 
+/// The text of a source, which [`source`] reads.
+pub(crate) fn source_text(cursor: &str, records: u64, sha256: Digest) -> String {
+    format!("{cursor}={records}:{sha256}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +66,7 @@ mod tests {
         }
         let digest = "ab".repeat(32);
         let (name, records, sha256) = source(&format!("a=b=12:{digest}")).unwrap();
+        assert_eq!(source_text(&name, records, sha256), format!("a=b=12:{digest}"));
         assert_eq!((name.as_str(), records, sha256.to_string()), ("a=b", 12, digest));
         for text in ["train", "train=12", "train=12:ab", "train=x:ab"] {
             assert_eq!(source(text).unwrap_err().code(), Code::BadArgument, "{text}");

@@ -1,7 +1,9 @@
 //! `inspect`: what a checkpoint holds, from metadata alone but for the tensors that records of
 //! resume state name.
 
+mod share;
 mod state;
+mod summary;
 
 use serde_json::{Value, json};
 use waystation_format::{Alias, Code, Entry, Error, Identity, Result, Tensor};
@@ -90,10 +92,8 @@ fn as_text(
             output::line(&entry_text(&*entry?))?;
         }
     }
-    if args.state {
-        state::as_text(checkpoint, asked)?;
-    }
-    Ok(0)
+    let refused = args.state && state::as_text(checkpoint, asked)?;
+    Ok(u8::from(refused))
 }
 
 /// Lists may be long.
@@ -179,6 +179,7 @@ fn as_object(
         "contents": contents, "attachments": attachments, "files": files,
         "rejected": marks.rejected, "pins": marks.pins,
     });
+    let mut refused = false;
     if let Some(map) = object.as_object_mut() {
         if args.tensors {
             let (mut tensors, mut aliases) = (Vec::new(), Vec::new());
@@ -193,13 +194,15 @@ fn as_object(
             map.insert("aliases".into(), aliases.into());
         }
         if args.state {
-            for (name, member) in state::as_members(checkpoint, asked)? {
+            let members;
+            (members, refused) = state::as_members(checkpoint, asked)?;
+            for (name, member) in members {
                 map.insert(name.into(), member);
             }
         }
     }
     output::object(&object)?;
-    Ok(0)
+    Ok(u8::from(refused))
 }
 
 fn tensor_json(tensor: &Tensor) -> Value {

@@ -2,27 +2,40 @@
 //!
 //! It knows words. Which grade a record has is the reader's business.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use waystation_format::record::{Record, RecordKey};
-use waystation_format::records::cursor::{Leftover, Node, Selection};
-use waystation_format::records::optimizer::StepParams;
-use waystation_format::records::{Cursor, Optimizer, Typed};
+use waystation_format::records::cursor::Item;
+use waystation_format::records::rng::OnReshape;
+use waystation_format::records::{Stream, Typed};
 use waystation_format::value_tree::hex;
-use waystation_format::{Code, Error, Grade, Result};
+use waystation_format::{Code, Digest, Error, Grade, Result};
 use waystation_reader::Checkpoint;
-use waystation_reader::restore::{Graded, Place, RestoreOptions, Restored};
-use waystation_state::cursor::Rank;
+use waystation_reader::restore::{
+    Appraisal, Graded, Place, RestoreOptions, Restored, RestoredCursor, RestoredStream,
+};
 
+use super::{share, summary};
 use crate::args::Inspect;
 use crate::{output, place_arg};
-
-/// Raw outputs and ordinals that are shown.
-const SHOWN: usize = 3;
 
 /// What was asked about the records.
 pub(super) struct Asked {
     place: Option<Place>,
+    share: bool,
     options: RestoreOptions,
+}
+
+/// The grades, what a place gets when one was asked about, and why it does not get it.
+struct Answer {
+    grades: Vec<Graded>,
+    place: Option<(Place, Restored)>,
+    /// The items of each cursor's next batch that are the place's, as far as they were asked for.
+    shares: Vec<Option<Vec<Item>>>,
+    refused: Option<Error>,
+    /// What the command line can do about it.
+    ways: Vec<String>,
 }
 
 impl Asked {
@@ -45,60 +58,151 @@ impl Asked {
             let (cursor, records, sha256) = place_arg::source(text)?;
             options = options.with_source(&cursor, records, sha256);
         }
-        Ok(Self { place, options })
+        Ok(Self { place, share: args.share, options })
     }
 
-    /// The grades, and what the place gets when one was asked about.
-    fn resume(&self, checkpoint: &Checkpoint) -> Result<(Vec<Graded>, Option<Restored>)> {
-        match &self.place {
-            None => Ok((checkpoint.grades()?, None)),
-            Some(place) => {
-                let restored = checkpoint.restore(place, &self.options)?;
-                Ok((restored.report.clone(), Some(restored)))
+    fn answer(&self, checkpoint: &Checkpoint) -> Result<Answer> {
+        let Some(place) = &self.place else {
+            let grades = checkpoint.grades()?;
+            let (shares, ways) = (Vec::new(), Vec::new());
+            return Ok(Answer { grades, place: None, shares, refused: None, ways });
+        };
+        let Appraisal { restored, mut refused, .. } = checkpoint.appraise(place, &self.options)?;
+        let ways = if refused.is_some() { self.ways(&restored) } else { Vec::new() };
+        let mut shares = Vec::new();
+        for cursor in &restored.cursors {
+            match self.share(checkpoint, cursor, place) {
+                Ok(share) => shares.push(share),
+                Err(error) if error.code() == Code::NotExact => {
+                    refused.get_or_insert(error);
+                    shares.push(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let grades = restored.report.clone();
+        Ok(Answer { grades, place: Some((place.clone(), restored)), shares, refused, ways })
+    }
+
+    fn share(
+        &self,
+        checkpoint: &Checkpoint,
+        cursor: &RestoredCursor,
+        place: &Place,
+    ) -> Result<Option<Vec<Item>>> {
+        let Some(value) = cursor.cursor.as_ref().filter(|_| self.share) else { return Ok(None) };
+        let items = share::items(checkpoint, value, place, self.options.budget.clone());
+        let named = |error: Error| {
+            let (kind, name) = ("cursor".to_owned(), cursor.name.clone());
+            error.in_record(RecordKey { kind, name, coordinate: Vec::new() }.key())
+        };
+        items.map_err(named)
+    }
+
+    /// What there is to say on the command line instead, where something is refused.
+    fn ways(&self, restored: &Restored) -> Vec<String> {
+        let sources: Vec<String> = restored.cursors.iter().flat_map(wanted).collect();
+        let left_out = |name: &String| self.options.leave_out.contains(name);
+        let (mut worst, mut required, mut names) = (None, false, BTreeSet::new());
+        for stream in restored.streams.iter().filter(|stream| !left_out(&stream.name)) {
+            let requires = stream.record.on_reshape == OnReshape::Require && stream.state.is_none();
+            if stream.grade > self.options.streams || requires {
+                worst = worst.max(Some(stream.grade));
+                required |= requires;
+                names.insert(&stream.name);
+            }
+        }
+        for cursor in restored.cursors.iter().filter(|cursor| !left_out(&cursor.name)) {
+            if cursor.grade > self.options.cursors && cursor.wanted.is_empty() {
+                worst = worst.max(Some(cursor.grade));
+                names.insert(&cursor.name);
+            }
+        }
+        let mut ways = Vec::new();
+        if !sources.is_empty() {
+            ways.push(format!("{} offers the data", sources.join(" ")));
+        }
+        if let Some(worst) = worst.filter(|_| !required) {
+            ways.push(format!("--demand {worst} takes that grade"));
+        }
+        let names: Vec<String> = names.into_iter().map(|name| leave_out(name)).collect();
+        if !names.is_empty() {
+            ways.push(format!("{} does without", names.join(" ")));
+        }
+        ways
+    }
+}
+
+/// Prints records, grades and what a place gets; whether it is refused.
+pub(super) fn as_text(checkpoint: &Checkpoint, asked: &Asked) -> Result<bool> {
+    for record in checkpoint.records() {
+        let record = record?;
+        output::line(&format!("record      {}  {}", name(&record.key), summary::of(&record)?))?;
+        sources(&record)?.iter().try_for_each(|source| output::line(source))?;
+    }
+    let answer = asked.answer(checkpoint)?;
+    let cursors = answer.place.as_ref().map_or(&[][..], |(_, restored)| &restored.cursors);
+    for Graded { key, grade, reason } in &answer.grades {
+        let want = |cursor: &&RestoredCursor| key.kind == "cursor" && cursor.name == key.name;
+        let wanted = cursors.iter().find(want).map(wanted).unwrap_or_default();
+        let reason = match reason {
+            _ if !wanted.is_empty() => {
+                format!("  (its source was not offered: {})", wanted.join(" "))
+            }
+            Some(reason) => format!("  ({reason})"),
+            None => String::new(),
+        };
+        output::line(&format!("resume      {} {}  {grade}{reason}", key.kind, key.name))?;
+    }
+    if let Some((place, restored)) = &answer.place {
+        for stream in &restored.streams {
+            if let Some(record) = stream.to_record()? {
+                let (what, fork) =
+                    (summary::of_stream(&record), summary::of_fork(record.fork.as_ref()));
+                output::line(&format!("stream      {}  {what}{fork}", stream.name))?;
+            }
+        }
+        for (cursor, share) in restored.cursors.iter().zip(&answer.shares) {
+            let words = cursor.cursor.as_ref().and_then(|value| share::in_words(value, place));
+            if let Some(words) = &words {
+                output::line(&format!("cursor      {}  {words}", cursor.name))?;
+            }
+            if let Some(items) = share {
+                let items: Vec<String> = items.iter().map(share::item_text).collect();
+                output::line(&format!("share       {}  {}", cursor.name, items.join(" ")))?;
+            } else if asked.share && words.is_none() {
+                output::line(&format!("share       {}  no partition is recorded", cursor.name))?;
             }
         }
     }
+    Ok(answer.tell_refused())
 }
 
-pub(super) fn as_text(checkpoint: &Checkpoint, asked: &Asked) -> Result<()> {
-    for record in checkpoint.records() {
-        let record = record?;
-        output::line(&format!("record      {}  {}", name(&record.key), summary(&record)?))?;
-    }
-    let (grades, restored) = asked.resume(checkpoint)?;
-    for Graded { key, grade, reason } in grades {
-        let reason = reason.map_or_else(String::new, |reason| format!("  ({reason})"));
-        output::line(&format!("resume      {} {}  {grade}{reason}", key.kind, key.name))?;
-    }
-    let Some(restored) = restored else { return Ok(()) };
-    for stream in &restored.streams {
-        if let Some(state) = &stream.state {
-            let next = shortened(&stream.next_raw);
-            output::line(&format!(
-                "stream      {}  {}, next {next}",
-                stream.name, state.algorithm
-            ))?;
+impl Answer {
+    /// Says on standard error why nothing is handed out, and what can be done.
+    fn tell_refused(&self) -> bool {
+        let Some(error) = &self.refused else { return false };
+        output::note(&format!("waystation: {error}"));
+        if !self.ways.is_empty() {
+            output::note(&format!("waystation: {}", self.ways.join("; ")));
         }
+        true
     }
-    for cursor in &restored.cursors {
-        if let Some(Rank { rank, world }) = cursor.rank {
-            output::line(&format!("cursor      {}  rank {rank} of {world}", cursor.name))?;
-        }
-    }
-    Ok(())
 }
 
-/// The members `records`, `resume` and, for a place, `streams` and `cursors`.
+/// The members `records`, `resume` and, for a place, `streams`, `cursors` and `refused`; and whether
+/// it is refused.
 pub(super) fn as_members(
     checkpoint: &Checkpoint,
     asked: &Asked,
-) -> Result<Vec<(&'static str, Value)>> {
+) -> Result<(Vec<(&'static str, Value)>, bool)> {
     let mut records = Vec::new();
     for record in checkpoint.records() {
         records.push(serde_json::from_str::<Value>(&record?.json).unwrap_or_default());
     }
-    let (grades, restored) = asked.resume(checkpoint)?;
-    let grades: Vec<Value> = grades
+    let answer = asked.answer(checkpoint)?;
+    let grades: Vec<Value> = answer
+        .grades
         .iter()
         .map(|graded| {
             json!({
@@ -108,194 +212,81 @@ pub(super) fn as_members(
         })
         .collect();
     let mut members = vec![("records", records.into()), ("resume", grades.into())];
-    if let Some(restored) = restored {
-        let streams: Vec<Value> = restored
-            .streams
-            .iter()
-            .map(|stream| {
-                let state = stream.state.as_ref().map(|state| hex(&state.state));
-                json!({
-                    "name": stream.name, "grade": stream.grade.as_str(),
-                    "algorithm": stream.record.algorithm, "state": state, "next_raw": stream.next_raw,
-                })
-            })
-            .collect();
+    if let Some((_, restored)) = &answer.place {
+        let streams: Result<Vec<Value>> = restored.streams.iter().map(stream_json).collect();
         let mut cursors = Vec::new();
-        for cursor in &restored.cursors {
-            let value = match &cursor.cursor {
-                Some(cursor) => {
-                    serde_json::from_str(&cursor.to_value().encode()?).unwrap_or_default()
-                }
-                None => Value::Null,
-            };
-            cursors.push(json!({
-                "name": cursor.name, "grade": cursor.grade.as_str(), "cursor": value,
-                "rank": cursor.rank.map(|of| of.rank), "ranks": cursor.rank.map(|of| of.world),
-            }));
+        for (cursor, share) in restored.cursors.iter().zip(&answer.shares) {
+            let mut object = cursor_json(cursor)?;
+            if let Some(map) = object.as_object_mut().filter(|_| asked.share) {
+                let items = |items: &Vec<Item>| items.iter().map(share::item_json).collect();
+                map.insert("share".into(), share.as_ref().map_or(Value::Null, items));
+            }
+            cursors.push(object);
         }
-        members.push(("streams", streams.into()));
+        members.push(("streams", streams?.into()));
         members.push(("cursors", cursors.into()));
+        let refused = answer.refused.as_ref().map_or(Value::Null, output::error_json);
+        members.push(("refused", refused));
     }
-    Ok(members)
+    Ok((members, answer.tell_refused()))
+}
+
+fn stream_json(stream: &RestoredStream) -> Result<Value> {
+    let record = stream.to_record()?;
+    let as_recorded = |record: &Stream, name: &str| -> Result<Value> {
+        let value = serde_json::from_str::<Value>(&record.to_value().encode()?).unwrap_or_default();
+        Ok(value.get(name).cloned().unwrap_or_default())
+    };
+    let (caches, fork) = match &record {
+        Some(record) => (as_recorded(record, "caches")?, as_recorded(record, "fork")?),
+        None => (json!([]), Value::Null),
+    };
+    let state = stream.state.as_ref().map(|state| hex(&state.state));
+    Ok(json!({
+        "name": stream.name, "grade": stream.grade.as_str(), "algorithm": stream.record.algorithm,
+        "state": state, "next_raw": stream.next_raw, "caches": caches, "fork": fork,
+    }))
+}
+
+fn cursor_json(cursor: &RestoredCursor) -> Result<Value> {
+    let value = match &cursor.cursor {
+        Some(cursor) => serde_json::from_str(&cursor.to_value().encode()?).unwrap_or_default(),
+        None => Value::Null,
+    };
+    Ok(json!({
+        "name": cursor.name, "grade": cursor.grade.as_str(), "cursor": value,
+        "rank": cursor.rank.map(|of| of.rank), "ranks": cursor.rank.map(|of| of.world),
+    }))
+}
+
+/// The sources of a cursor's record, each once, a line each, as they are given on the command line.
+fn sources(record: &Record) -> Result<Vec<String>> {
+    let Typed::Cursor(cursor) = record.typed()? else { return Ok(Vec::new()) };
+    let sources = cursor.root.sources();
+    let distinct: BTreeSet<(u64, Digest)> =
+        sources.iter().map(|source| (source.records, source.sha256)).collect();
+    let line = |(records, sha256)| {
+        format!("source      {}", place_arg::source_text(&record.key.name, records, sha256))
+    };
+    Ok(distinct.into_iter().map(line).collect())
+}
+
+/// What the command line lacks for a cursor.
+fn wanted(cursor: &RestoredCursor) -> Vec<String> {
+    let flag = |(records, sha256): &(u64, Digest)| {
+        format!("--source {}", place_arg::source_text(&cursor.name, *records, *sha256))
+    };
+    cursor.wanted.iter().map(flag).collect()
+}
+
+fn leave_out(name: &str) -> String {
+    format!("--leave-out {name}")
 }
 
 fn name(key: &RecordKey) -> String {
     let mut text = format!("{} {}", key.kind, key.name);
-    for (axis, index) in &key.coordinate {
-        text.push_str(&format!(" {axis}={index}"));
-    }
-    text
-}
-
-/// One line on what a record says.
-fn summary(record: &Record) -> Result<String> {
-    Ok(match record.typed()? {
-        Typed::Progress(progress) => {
-            let counts = [
-                ("epoch", progress.epoch),
-                ("samples", progress.samples),
-                ("tokens", progress.tokens),
-                ("skipped", progress.skipped),
-            ];
-            let mut text = format!("step {}", progress.optimizer_step);
-            for (what, count) in counts {
-                if let Some(count) = count {
-                    text.push_str(&format!(", {what} {count}"));
-                }
-            }
-            text
-        }
-        Typed::Optimizer(optimizer) => of_optimizer(&optimizer),
-        Typed::Ema(ema) => format!("decay {:e}, {} updates", ema.decay.to_f64(), ema.updates),
-        Typed::Schedule(schedule) => {
-            format!("{} at {} {}", schedule.algorithm, schedule.position, schedule.unit.as_str())
-        }
-        Typed::Scaler(scaler) => {
-            format!("scale {:e}, {} good steps", scaler.scale.to_f64(), scaler.good_steps)
-        }
-        Typed::Rng(stream) => {
-            let caches: String =
-                stream.caches.iter().map(|cache| format!(" + {}", cache.kind)).collect();
-            let next = shortened(&stream.next_raw);
-            format!("{}{caches}, next {next}, {}", stream.algorithm, stream.on_reshape.as_str())
-        }
-        Typed::Cursor(cursor) => of_cursor(&cursor),
-        Typed::Value(tree) => {
-            let bytes = tree.to_record_value().encode()?.len();
-            format!("a value tree of {bytes} bytes")
-        }
-        Typed::Uncaptured(what) => format!("NOT CAPTURED ({}): {}", what.kind, what.reason),
-        _ => "a kind that is not registered".to_owned(),
-    })
-}
-
-fn of_optimizer(optimizer: &Optimizer) -> String {
-    let mut steps: Vec<String> = optimizer
-        .steps
-        .iter()
-        .take(SHOWN)
-        .map(|steps| match &steps.params {
-            StepParams::All => format!("step {}", steps.step),
-            StepParams::Listed(params) => format!("step {} of {} params", steps.step, params.len()),
-        })
-        .collect();
-    if optimizer.steps.len() > SHOWN {
-        steps.push("…".to_owned());
-    }
-    let params = counted(optimizer.params().count(), "param");
-    let groups = counted(optimizer.groups.len(), "group");
-    let mut text = format!("{}, {groups}, {params}", optimizer.algorithm);
-    for step in steps {
-        text.push_str(&format!(", {step}"));
-    }
-    text
-}
-
-/// `1 group`, `2 groups`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-fn of_cursor(cursor: &Cursor) -> String {
-    let mut text = of_node(&cursor.root);
-    if let Some(consumed) = cursor.consumed {
-        text.push_str(&format!(", {consumed} consumed"));
-    }
-    if let Some(next) = &cursor.next {
-        let first: Vec<String> = next
-            .first
-            .iter()
-            .map(|item| {
-                let integers: Vec<String> = item.integers().iter().map(u64::to_string).collect();
-                integers.join("/")
-            })
-            .collect();
-        text.push_str(&format!(", next {}", shortened(&first)));
-    }
-    text
-}
-
-/// Recursion ends at `cursor-depth`.
-fn of_node(node: &Node) -> String {
-    match node {
-        Node::PermutedIndex(leaf) => format!(
-            "{} {}, epoch {}, at {} of {} records",
-            node.kind(),
-            leaf.order.algorithm(),
-            leaf.epoch,
-            leaf.position,
-            leaf.n
-        ),
-        Node::ShardedLanes(leaf) => format!(
-            "{} {}, epoch {}, {} lanes over {} shards",
-            node.kind(),
-            leaf.order.algorithm(),
-            leaf.epoch,
-            leaf.lanes.len(),
-            leaf.n
-        ),
-        Node::Mixture(mixture) => {
-            let algorithm = match &mixture.selection {
-                Selection::Deficit(_) => "deficit",
-                Selection::Other { algorithm, .. } => algorithm,
-            };
-            let children: Vec<String> = mixture.children.iter().take(SHOWN).map(of_node).collect();
-            let more = if mixture.children.len() > SHOWN { ", …" } else { "" };
-            format!("mixture {algorithm} of ({}{more})", children.join("; "))
-        }
-        Node::WindowShuffle(shuffle) => format!(
-            "window-shuffle of {}, {} given, over ({})",
-            shuffle.window,
-            shuffle.replay,
-            of_node(&shuffle.anchor)
-        ),
-        Node::StoredShuffle(shuffle) => {
-            let (items, child) = (shuffle.buffer.len(), of_node(&shuffle.child));
-            format!("window-shuffle with {items} items stored, over ({child})")
-        }
-        Node::Pack(pack) => {
-            let left = match &pack.leftover {
-                Leftover::ConcatThenSplit(piece) => usize::from(piece.is_some()),
-                Leftover::Other { pieces, .. } => pieces.len(),
-            };
-            format!(
-                "pack {} to {} tokens, {left} pieces left, over ({})",
-                pack.leftover.algorithm(),
-                pack.length,
-                of_node(&pack.child)
-            )
-        }
-        Node::Opaque(opaque) => format!("opaque {}", opaque.media_type),
-    }
-}
-
-fn shortened(all: &[String]) -> String {
-    let mut text: String = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
-    if text.is_empty() {
-        "none".clone_into(&mut text);
-    }
-    if all.len() > SHOWN {
-        text.push_str(" …");
+    if !key.coordinate.is_empty() {
+        text.push_str(&format!(" {}", summary::axes(&key.coordinate)));
     }
     text
 }
