@@ -409,7 +409,7 @@ class Loader(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.directory = folder.name
 
-    OFFERS = [f"--source={name}={'0' * 64}:{count}" for name, count in
+    OFFERS = [f"--source={name}={count}:{'0' * 64}" for name, count in
               (("explicit", 10), ("lanes", 3), ("mixed", 10), ("mixed", 3), ("pack", 10), ("train", 10))]
     OFFERS += ['--fingerprint=opaque={"map":[["ranks",2]]}']
 
@@ -492,7 +492,7 @@ class Loader(unittest.TestCase):
         _, answer = self.state(*none, offers=[])
         grades = self.grades(answer)
         self.assertEqual({grades["cursor", name] for name in ("explicit", "lanes", "mixed", "opaque", "pack", "train")}, {"none"})
-        for offer in (f"--source=train={'0' * 64}:11", f"--source=train={'1' * 64}:10", f"--source=mixed={'0' * 64}:10"):
+        for offer in (f"--source=train=11:{'0' * 64}", f"--source=train=10:{'1' * 64}", f"--source=mixed=10:{'0' * 64}"):
             self.assertEqual(self.refused(*none, offers=[offer]), ("source-changed", "cursor.source"))
         offers = ['--fingerprint=opaque={"map":[["ranks",3]]}']
         self.assertEqual(self.refused(*none, offers=offers), ("source-changed", "cursor.opaque"))
@@ -533,7 +533,7 @@ class Loader(unittest.TestCase):
     def test_arguments(self):
         build().write(self.directory)
         for words in (["--topology", "dp"], ["--topology", "dp=x"], ["--topology", "dp=2", "--place", "dp=2"],
-                      ["--topology", "dp=2"], ["--source", "train"], ["--fingerprint", "x"], ["--fingerprint", "x={"], ["--demand", "best"],
+                      ["--topology", "dp=2"], ["--source", "train"], ["--source", f"train={'0' * 64}:10"], ["--fingerprint", "x"], ["--fingerprint", "x={"], ["--demand", "best"],
                       ["--topology", "dp=2,tp=1", "--place", "tp=0,dp=0"]):
             self.assertEqual(called("state", self.directory, *words)[0], 2, words)
 

@@ -15,7 +15,7 @@ from .restore import Loader
 from .run import latest
 from .verify import verify
 
-_SOURCE = re.compile("(.+)=([0-9a-f]{64}):([0-9]{1,16})")
+_SOURCE = re.compile("(.+)=([0-9]{1,16}):([0-9a-f]{64})")
 
 
 def _read(arguments):
@@ -104,8 +104,8 @@ def _state(arguments):
     for given in arguments.source:
         matched = _SOURCE.fullmatch(given)
         if not matched:
-            raise Refusal("bad-argument", "cursor.source", "expected CURSOR=SHA256:RECORDS")
-        sources.setdefault(matched[1], set()).add((int(matched[3]), matched[2]))
+            raise Refusal("bad-argument", "cursor.source", "expected CURSOR=RECORDS:SHA256")
+        sources.setdefault(matched[1], set()).add((int(matched[2]), matched[3]))
     for given in arguments.fingerprint:
         cursor, found, tree = given.partition("=")
         if not found:
@@ -155,7 +155,7 @@ def _parser():
             command.add_argument("--topology", help="axis=size,…; an empty one has no axes")
             command.add_argument("--place", default="", help="axis=index,… along all of them")
             command.add_argument("--demand", default="exact", choices=GRADES, help="the grade of streams and cursors")
-            command.add_argument("--source", action="append", default=[], help="CURSOR=SHA256:RECORDS; may be repeated")
+            command.add_argument("--source", action="append", default=[], help="CURSOR=RECORDS:SHA256; may be repeated")
             command.add_argument("--fingerprint", action="append", default=[], help="CURSOR=TREE, the tree as JSON")
             command.add_argument("--leave-out", action="append", default=[], help="a stream that need not be restored")
             command.add_argument("--share", action="store_true", help="also the items of the next batch that are the place's")
