@@ -69,8 +69,20 @@ fn what_is_refused_says_why() {
         (format!("{GRAIN} --n 10 --seed 1 --rounds 5"), "--rounds"),
         (format!("{GRAIN} --n 4294967297 --seed 1"), "--n"),
         ("order --algorithm identity --n 10 --seed 1".to_owned(), "--seed"),
-        ("order --algorithm explicit --n 10".to_owned(), "torch.randperm-cpu"),
-        ("order --algorithm python.shuffle --n 10".to_owned(), "torch.randperm-cpu"),
+        (format!("{TORCH} --n 10 --seed -1"), "expected an integer from 0 to 18446744073709551615"),
+        (format!("{TORCH} --n 10 --seed 18446744073709551616"), "from 0 to 18446744073709551615"),
+        (
+            "order --algorithm explicit --n 10".to_owned(),
+            "its ordinals stand in the record; expected one of identity, torch.randperm-cpu",
+        ),
+        (
+            "order --algorithm python.shuffle --n 10".to_owned(),
+            "it is carried in records, not computed; expected one of identity, torch.randperm-cpu",
+        ),
+        (
+            "order --algorithm pyhton.shuffle --n 10".to_owned(),
+            "'--algorithm <ID>': expected one of",
+        ),
     ] {
         let ran = program.run(&arguments);
         assert_eq!(ran.exit, 2, "{arguments}: {}{}", ran.out, ran.err);

@@ -65,12 +65,11 @@ fn next_prints_the_canary() {
     assert_eq!(five["next_raw"][0], "bad56946");
     assert_eq!(five["state"], "000000002a000000");
     assert_eq!(program.json(&format!("{split} --count 4"), 0)["next_raw"][0], "92fb20ea");
-    assert_eq!(
-        program
-            .run("rng next --algorithm jax-rbg --state-hex 00000000000000000000000000000000")
-            .out,
-        ""
-    );
+    // There may be none to print: that is said, and is no error.
+    let none =
+        program.run("rng next --algorithm jax-rbg --state-hex 00000000000000000000000000000000");
+    assert_eq!((none.exit, none.out.as_str()), (0, ""));
+    assert!(none.err.contains("jax-rbg has no outputs that are defined"), "{}", none.err);
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn integers_of_128_bits_survive() {
     );
     assert_eq!(convert(&program, "--from numpy --to neutral", &spelled), PCG_NEUTRAL);
     let padded = spelled.replace("\"2548", "\"02548");
-    assert_eq!(try_convert(&program, "--from numpy --to neutral", &padded).exit, 1);
+    assert_eq!(try_convert(&program, "--from numpy --to neutral", &padded).exit, 2);
     let object = convert(&program, "--from neutral --to numpy --json", PCG_NEUTRAL);
     assert_eq!(object, format!("{{\"form\":\"numpy\",\"value\":{PCG}}}"));
     let neutral = convert(&program, "--from numpy --to neutral --json", PCG);
@@ -175,7 +174,7 @@ fn bytes_are_read_raw_or_as_hex() {
     assert!(neutral.contains(&format!("\"{hex}0100")), "{neutral}");
     assert_eq!(convert(&program, "--from neutral --to torch-mps", &neutral), mps);
     let old = try_convert(&program, "--from torch-mps --to neutral", &mps[..72]);
-    assert_eq!(old.exit, 1);
+    assert_eq!(old.exit, 2);
     assert!(old.err.contains("lacks the offset"), "{}", old.err);
 }
 
@@ -234,12 +233,22 @@ fn forms_of_rust_need_the_type() {
 #[test]
 fn what_is_no_form_is_refused() {
     let program = Program::new();
-    let refused = |flags: &str, text: &str| {
+    let answer = |flags: &str, text: &str| {
         let ran = try_convert(&program, &format!("{flags} --json"), text);
-        assert_eq!(ran.exit, 1, "{flags} {text}: {}", ran.err);
         let object: Value = serde_json::from_str(&ran.out).unwrap();
-        assert_eq!(object["error"]["code"], "bad-rng-state", "{text}");
         assert_eq!(object["error"]["file"], "in");
+        let code = object["error"]["code"].as_str().unwrap().to_owned();
+        (ran.exit, code, object["error"]["message"].as_str().unwrap().to_owned())
+    };
+    let refused = |flags: &str, text: &str| {
+        let (exit, code, message) = answer(flags, text);
+        assert_eq!((exit, code.as_str()), (2, "bad-argument"), "{flags} {text}: {message}");
+        message
+    };
+    // Of the form, and no state of the engine.
+    let impossible = |flags: &str, text: &str| {
+        let (exit, code, message) = answer(flags, text);
+        assert_eq!((exit, code.as_str()), (1, "bad-rng-state"), "{flags} {text}: {message}");
     };
     let neutral = |caches: &str, more: &str| {
         format!(
@@ -272,10 +281,24 @@ fn what_is_no_form_is_refused() {
     refused("--from numpy --to neutral", &PCG.replace("\"uinteger\"", "\"integer\""));
     refused("--from mlx --to neutral", "[4294967296, 0]");
     refused("--from torch-key --to neutral", "[18446744073709551616, 0]");
-    refused("--from torch-cuda --to neutral", "2a000000000000000500000000000000");
+    impossible("--from torch-cuda --to neutral", "2a000000000000000500000000000000");
     refused("--from torch-cpu --to neutral", &"00".repeat(5056));
     refused("--from python --to neutral", "[2, [], null]");
     refused("--from python --to neutral", &" ".repeat((1 << 20) + 1));
+
+    // What print() gives, and a part of the whole.
+    for (form, repr) in [
+        ("python", "(3, (2147483648, 1812433253), None)"),
+        ("numpy", "{'bit_generator': 'PCG64'}"),
+        ("numpy-legacy", "('MT19937', array([1, 2], dtype=uint32), 624, 0, 0.0)"),
+    ] {
+        let message = refused(&format!("--from {form} --to neutral"), repr);
+        assert!(message.contains("json.dumps(state, default=lambda a: a.tolist())"), "{message}");
+    }
+    let words = vec!["7"; 625].join(", ");
+    let message = refused("--from python --to neutral", &format!("[{words}]"));
+    assert!(message.contains("expected [3, [624 words, position], gauss_next]"), "{message}");
+    assert!(message.contains("a list of 625 integers"), "{message}");
 
     // A flag that does nothing here was meant for something else.
     for flags in ["--impl fry", "--partitionable true", "--algorithm sfc64"] {

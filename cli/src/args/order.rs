@@ -19,8 +19,8 @@ pub(crate) struct Order {
     /// Elements of the order.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=9_007_199_254_740_991))]
     pub(crate) n: u64,
-    /// The seed; of every order but identity.
-    #[arg(long, value_name = "S")]
+    /// The seed, from 0 to 2^64 - 1, or 2^32 - 1 for grain.index_shuffle; of every order but identity.
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// The seed is S + E, as under the rule seed+epoch.
     #[arg(long, value_name = "E")]
@@ -40,9 +40,20 @@ fn algorithm(text: &str) -> Result<OrderAlgorithm, String> {
     // The ordinals of an explicit order stand in its record.
     let computed =
         |known: &OrderAlgorithm| known.is_computed() && *known != OrderAlgorithm::Explicit;
-    OrderAlgorithm::from_id(text).filter(computed).ok_or_else(|| {
-        let known = OrderAlgorithm::ALL.iter().filter(|known| computed(known));
-        let known: Vec<_> = known.map(|known| known.as_str()).collect();
-        format!("expected one of {}", known.join(", "))
-    })
+    let found = OrderAlgorithm::from_id(text);
+    if let Some(found) = found.filter(computed) {
+        return Ok(found);
+    }
+    let known: Vec<_> = OrderAlgorithm::ALL.iter().filter(|known| computed(known)).collect();
+    let known: Vec<_> = known.iter().map(|known| known.as_str()).collect();
+    let why = match found {
+        Some(OrderAlgorithm::Explicit) => "its ordinals stand in the record; ",
+        Some(_) => "it is carried in records, not computed; ",
+        None => "",
+    };
+    Err(format!("{why}expected one of {}", known.join(", ")))
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected an integer from 0 to {}", u64::MAX))
 }

@@ -60,9 +60,14 @@ Forms:
 Bytes are read raw or as hex, and printed as hex; all else is JSON as Python's json.dumps prints it,
 with arrays as tolist() gives them and integers as long as they are.
 
+Input of another form is answered with exit status 2, a state that its engine cannot be in with 1.
+
 Examples:
   python -c 'import random, json; print(json.dumps(random.getstate()))' |
       waystation rng convert --from python --to neutral
+  python -c 'import json, numpy as np; state = np.random.Philox(7).state
+print(json.dumps(state, default=lambda a: a.tolist()))' |
+      waystation rng convert --from numpy --to neutral
   waystation rng convert --from neutral --to torch-cpu --initial-seed 42 --input s.json -o s.bin
   echo '[0, 42]' | waystation rng convert --from jax --impl fry --partitionable true --to neutral")]
 pub(crate) struct RngConvert {

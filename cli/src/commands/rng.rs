@@ -40,6 +40,9 @@ fn draw(args: &RngNext, context: &Context) -> Result<u8> {
     let outputs = engine.draw(usize::try_from(args.count).unwrap_or(usize::MAX));
     let outputs: Vec<String> =
         outputs.into_iter().map(|output| spell(args.algorithm, output)).collect();
+    if !args.algorithm.has_canary() {
+        output::note(&format!("waystation: {} has no outputs that are defined", args.algorithm));
+    }
     if !context.json {
         outputs.iter().try_for_each(|output| output::line(output))?;
         return Ok(0);
@@ -57,7 +60,7 @@ fn convert(args: &RngConvert, context: &Context) -> Result<u8> {
     check_flags(args)?;
     let input = read(&args.input)?;
     let named = |error: Error| error.in_file(args.input.display().to_string());
-    let mut stream = from_form(args, &input).map_err(named)?;
+    let mut stream = from_form(args, &input).map_err(of_form).map_err(named)?;
     if args.initial_seed.is_some() {
         stream.initial_seed = args.initial_seed;
     }
@@ -132,7 +135,7 @@ fn from_form(args: &RngConvert, input: &[u8]) -> Result<StreamState> {
         },
         RngForm::Numpy => numpy::from_tree(&tree()?),
         RngForm::NumpyLegacy => numpy::from_legacy_tree(&tree()?),
-        RngForm::Python => python::from_tree(&tree()?),
+        RngForm::Python => python_state(&tree()?),
         RngForm::Jax => {
             let name = args.implementation.as_deref().ok_or_else(|| {
                 Error::new(Code::BadArgument, "expected --impl, which the key data do not say")
@@ -160,6 +163,28 @@ fn from_form(args: &RngConvert, input: &[u8]) -> Result<StreamState> {
             rust::from_tree(algorithm, &tree()?)
         }
         RngForm::Neutral => neutral(&tree()?),
+    }
+}
+
+/// What `random.getstate()` gives; a part of it is told by its length.
+fn python_state(tree: &Tree) -> Result<StreamState> {
+    let words = |items: &[Tree]| items.iter().all(|item| matches!(item, Tree::Int(_)));
+    match tree {
+        Tree::List(items) if items.len() > 3 && words(items) => Err(bad(&format!(
+            "python: expected [3, [624 words, position], gauss_next], all that random.getstate() \
+             gives, found a list of {} integers: is it the middle one?",
+            items.len()
+        ))),
+        _ => python::from_tree(tree),
+    }
+}
+
+/// Input of another form than the flags say is a mistake of the command line; a state of that form
+/// that its engine cannot be in is a bad state.
+fn of_form(error: Error) -> Error {
+    match (error.code(), error.rule_id()) {
+        (Code::BadRngState, None) => Error::new(Code::BadArgument, error.message()),
+        _ => error,
     }
 }
 
@@ -346,7 +371,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     };
     done.map_err(|error| named(Error::io("read", error)))?;
     if u64::try_from(input.len()).unwrap_or(u64::MAX) > MOST_INPUT {
-        return Err(named(bad("expected a state, found more than a mebibyte")));
+        return Err(named(of_form(bad("expected a state, found more than a mebibyte"))));
     }
     Ok(input)
 }

@@ -17,8 +17,23 @@ const LEVELS: u32 = 16;
 ///
 /// [`Code::BadRngState`] for what is no JSON, or nests deeper than states do.
 pub(super) fn parse(input: &[u8]) -> Result<Tree> {
-    let raw: &RawValue = serde_json::from_slice(input).map_err(bad)?;
+    let raw: &RawValue = serde_json::from_slice(input).map_err(|error| match is_repr(input) {
+        true => Error::new(Code::BadRngState, REPR),
+        false => bad(error),
+    })?;
     value(raw, LEVELS)
+}
+
+const REPR: &str = "expected JSON, found what Python's print() gives: print the state with \
+                    json.dumps(state, default=lambda a: a.tolist())";
+
+/// Whether what is no JSON looks like a tuple, a quoted string, an array or `None` of Python.
+fn is_repr(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    text.trim_start().starts_with(['(', '\''])
+        || ["{'", "['", "array(", "Array(", "None", "True", "False"]
+            .iter()
+            .any(|sign| text.contains(sign))
 }
 
 fn value(raw: &RawValue, levels: u32) -> Result<Tree> {
@@ -154,6 +169,21 @@ mod tests {
         ] {
             let tree = parse(text.as_bytes()).unwrap();
             assert_eq!(print(&tree).unwrap().replace('é', "\\u00e9"), text);
+        }
+    }
+
+    #[test]
+    fn what_python_prints_of_values_is_told_apart() {
+        for (text, is) in [
+            ("(3, (1, 2), None)", true),
+            ("{'bit_generator': 'PCG64'}", true),
+            ("['MT19937', array([1, 2], dtype=uint32), 624]", true),
+            ("[3, [1, 2], None]", true),
+            ("[3, [1, 2], ", false),
+            ("", false),
+        ] {
+            let error = parse(text.as_bytes()).unwrap_err();
+            assert_eq!(error.message().contains("json.dumps(state, default="), is, "{error}");
         }
     }
 
