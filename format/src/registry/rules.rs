@@ -437,7 +437,7 @@ pub const CURSOR_LEFTOVER: &str = "cursor.leftover";
 pub const CURSOR_CANARY_THERE: &str = "cursor.canary-there";
 /// The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. (Reader)
 pub const CURSOR_CANARY: &str = "cursor.canary";
-/// A validator MAY leave out a canary that takes more than `canary-steps` steps, and all further ones once those of a checkpoint have taken four times as many; it then says so. (Validator)
+/// A validator MAY leave out a canary that takes more than `canary-steps` steps or more memory than it allows itself, and all further ones once those of a checkpoint have taken four times as many; it then says so. (Validator)
 pub const CURSOR_CANARY_STEPS: &str = "cursor.canary-steps";
 /// An order of a computed algorithm MUST have exactly the members `algorithm` and the parameters of the table; another one `algorithm`, `n`, and any others. (Both)
 pub const ORDER_FORM: &str = "order.form";
@@ -2110,7 +2110,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::CanaryMismatch],
         chapter: "18-data-cursors.md",
-        text: "The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. Of a cursor that is not computed `next` is not compared.",
+        text: "The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. Of a cursor that is not computed `next` is not compared. Items come also where counts after the cursor's own pass 2^53 − 1.",
     },
     RuleInfo {
         id: CURSOR_CANARY_STEPS,
@@ -2118,7 +2118,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "V",
         codes: &[],
         chapter: "18-data-cursors.md",
-        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps, and all further ones once those of a checkpoint have taken four times as many; it then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, for each child, lane or empty shard looked at on the way, for every 64 integers that the anchor of a new window has, and for every 8 numbers of a tensor.",
+        text: "A validator MAY leave out a canary that takes more than `canary-steps` steps or more memory than it allows itself, and all further ones once those of a checkpoint have taken four times as many; it then says so. Steps are those of 18.4; one for each item given, stepped over one by one, or read into a window, for each child, lane or empty shard looked at on the way, for every 64 integers that the anchor of a new window has, and for every 8 numbers of a tensor.",
     },
     RuleInfo {
         id: ORDER_FORM,
@@ -2190,7 +2190,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::NotExact],
         chapter: "19-restoring.md",
-        text: "A loader MUST let its caller demand a grade for streams and cursors, MUST demand `exact` unless the caller says otherwise, and MUST reject before it hands out anything when one is graded worse. Records of kind `uncaptured` count as `none` when they are of kind `rng` or `cursor`.",
+        text: "A loader MUST let its caller demand a grade for streams and cursors, MUST demand `exact` unless the caller says otherwise, and MUST reject before it hands out anything when one is graded worse. Records of kind `uncaptured` count as `none` when they are of kind `rng` or `cursor`. What the caller leaves out by name (a stream, a cursor, what was not captured) is not restored or looked into; it is graded `none` and not demanded.",
     },
     RuleInfo {
         id: RESTORE_REQUIRE,
