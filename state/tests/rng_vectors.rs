@@ -1,7 +1,9 @@
-//! Streams of real frameworks: their states, the numbers that they went on with, their own forms.
+//! Streams of real frameworks: their states, the numbers that they went on with, their own forms;
+//! and what a fork seeds.
 //!
-//! `vectors/rng.json` was written with the frameworks in the versions that it names. A state of a
-//! Mersenne Twister is given by how it was come by, and its digest.
+//! `vectors/rng.json` is made by `conformance/vectors/make_rng.py`, with the frameworks in the
+//! versions that it names. A state of a Mersenne Twister is given by how it was come by, and its
+//! digest.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +20,9 @@ use waystation_format::{Code, Digest, RngAlgorithm};
 use waystation_state::rng::native::{
     jax, mlx, numpy, python, rust, torch_cpu, torch_cuda, torch_key, torch_mps,
 };
-use waystation_state::rng::{Cache, Engine, Mt19937, StreamState, canary, check_canary};
+use waystation_state::rng::{
+    Cache, Engine, Mt19937, StreamState, canary, check_canary, fork_seed, spell,
+};
 
 type Write = fn(&StreamState) -> waystation_format::Result<Vec<u8>>;
 type Read<Form> = fn(&Form) -> waystation_format::Result<StreamState>;
@@ -70,9 +74,7 @@ impl Vector {
             kind: cache["kind"].as_str().unwrap().to_owned(),
             bits: u64::from_str_radix(cache["bits"].as_str().unwrap(), 16).unwrap(),
         };
-        let seed = self.0.get("initial_seed").map(|seed| {
-            seed.as_u64().unwrap_or_else(|| seed["int"].as_str().unwrap().parse().unwrap())
-        });
+        let seed = self.0.get("initial_seed").map(integer);
         let mut stream = StreamState::new(self.algorithm(), self.state()).unwrap();
         stream.caches = caches.iter().map(cache).collect();
         stream.initial_seed = seed;
@@ -84,12 +86,23 @@ impl Vector {
     }
 }
 
+fn file() -> Value {
+    serde_json::from_str(include_str!("vectors/rng.json")).unwrap()
+}
+
+fn vectors_of(member: &str) -> Vec<Vector> {
+    file()[member].as_array().unwrap().iter().cloned().map(Vector).collect()
+}
+
 fn vectors() -> Vec<Vector> {
-    let file: Value = serde_json::from_str(include_str!("vectors/rng.json")).unwrap();
-    let vectors: Vec<Vector> =
-        file["vectors"].as_array().unwrap().iter().cloned().map(Vector).collect();
-    assert_eq!(vectors.len(), 44);
+    let vectors = vectors_of("vectors");
+    assert_eq!(vectors.len(), 47);
     vectors
+}
+
+/// An integer, which is a text where a number of JSON cannot hold it.
+fn integer(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| value["int"].as_str().unwrap().parse().unwrap())
 }
 
 fn digest(bytes: &[u8]) -> String {
@@ -125,11 +138,40 @@ fn ints<I: TryFrom<u128>>(tree: &Tree) -> Vec<I> {
 }
 
 #[test]
-fn every_algorithm_has_a_vector_or_a_judge() {
-    let vectors = vectors();
+fn every_algorithm_has_a_vector_and_a_fork() {
+    let (vectors, forks) = (vectors(), vectors_of("forks"));
     for algorithm in RngAlgorithm::ALL {
-        let here = vectors.iter().any(|vector| vector.algorithm() == *algorithm);
-        assert!(here || *algorithm == RngAlgorithm::ChaCha20, "{algorithm}");
+        let here = |all: &[Vector]| all.iter().any(|vector| vector.algorithm() == *algorithm);
+        assert!(here(&vectors) && here(&forks), "{algorithm}");
+    }
+    assert_eq!(forks.len(), RngAlgorithm::ALL.len());
+}
+
+#[test]
+fn forks_are_seeded_by_the_rule() {
+    let fork = &file()["fork"];
+    let coordinate = fork["coordinate"].as_array().unwrap().iter();
+    let coordinate = coordinate
+        .map(|place| (place[0].as_str().unwrap().to_owned(), place[1].as_u64().unwrap()))
+        .collect();
+    let (run, stream) = (fork["run"].as_str().unwrap(), fork["stream"].as_str().unwrap());
+    let seed = fork_seed(run, integer(&fork["step"]), stream, &coordinate);
+    assert_eq!(seed, integer(&fork["seed"]));
+    for vector in vectors_of("forks") {
+        let (algorithm, next_raw) = (vector.algorithm(), vector.next_raw());
+        let mut engine = Engine::seeded(algorithm, seed).unwrap();
+        let state = engine.encode().unwrap();
+        match vector.text("state") {
+            Some(expected) => assert_eq!(state, unhex(expected), "{algorithm}"),
+            None => {
+                let expected = vector.text("state_sha256").unwrap();
+                assert_eq!(digest(&state), expected, "{algorithm}");
+            }
+        }
+        check_canary(algorithm, &state, &next_raw).unwrap();
+        let drawn = engine.draw(next_raw.len());
+        let drawn: Vec<_> = drawn.into_iter().map(|output| spell(algorithm, output)).collect();
+        assert_eq!(drawn, next_raw, "{algorithm}");
     }
 }
 
