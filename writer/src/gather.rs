@@ -79,10 +79,11 @@ impl Look {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let named = named.join(", ");
-        missing(format!(
-            "expected a part of each of {writers} writers, found none of {named}{more}"
-        ))
+        let lacking = match named.as_slice() {
+            [one] => format!("that of writer {one} is missing"),
+            many => format!("those of writers {}{more} are missing", many.join(", ")),
+        };
+        missing(format!("expected a part of each of {writers} writers; {lacking}"))
     }
 }
 

@@ -171,7 +171,10 @@ fn missing_writers_are_named() {
     }
     let error = look();
     assert_eq!((error.code(), error.rule_id()), (Code::WriterMissing, Some("part.all-writers")));
-    assert!(error.message().contains("none of 1, 3"), "{error}");
+    let says = "expected a part of each of 4 writers; those of writers 1, 3 are missing";
+    assert_eq!(error.message(), says);
+    write_part(&attempt, &plan, 5, 3, &sample(4)).unwrap();
+    assert!(look().message().ends_with("writers; that of writer 1 is missing"), "{}", look());
 }
 
 #[test]

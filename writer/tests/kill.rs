@@ -475,7 +475,10 @@ fn refused(attempt: &Arc<dyn Store>, options: &CommitOptions, found: &Found) {
     ];
     let missing = (0..WRITERS).filter(|writer| !found.parts.contains(writer));
     let missing: Vec<String> = missing.map(|writer| writer.to_string()).collect();
-    let names = format!("found none of {}", missing.join(", "));
+    let names = match missing.as_slice() {
+        [one] => format!("that of writer {one} is missing"),
+        more => format!("those of writers {} are missing", more.join(", ")),
+    };
     for error in errors {
         assert_eq!(error.code(), Code::WriterMissing, "{error}");
         assert!(found.parts.is_empty() || error.message().ends_with(&names), "{error}");
