@@ -11,7 +11,7 @@ use waystation_format::records::{Cursor, Typed};
 use waystation_format::{Code, Digest, Error, Grade, Result, rule};
 use waystation_state::cursor::Rank;
 
-use super::report::Report;
+use super::report::{LEFT_OUT, Report};
 use super::{Offer, Place, RestoreOptions, of_record};
 use crate::checkpoint::Checkpoint;
 use crate::state::{Compared, check_cursor};
@@ -46,6 +46,11 @@ pub(super) fn restore(
         return Err(Error::new(Code::BadArgument, "expected a record of the cursor, found none"));
     };
     let name = first.key.name.clone();
+    if place.is_some() && options.leave_out.contains(&name) {
+        report.none(&first.key, LEFT_OUT.to_owned());
+        let (grade, wanted) = (Grade::None, Vec::new());
+        return Ok(RestoredCursor { name, grade, cursor: None, rank: None, wanted });
+    }
     let chosen = match checkpoint.choose(group, place, &first.key) {
         Ok(chosen) => chosen,
         Err(unfit) => {

@@ -9,7 +9,7 @@ use waystation_format::records::{Stream, Typed};
 use waystation_format::{Code, Error, Grade, Result, RngAlgorithm};
 use waystation_state::rng::{Engine, StreamState, canary, fork_seed};
 
-use super::report::Report;
+use super::report::{LEFT_OUT, Report};
 use super::{Place, RestoreOptions, Unfit, of_record};
 use crate::checkpoint::Checkpoint;
 use crate::state::{check_stream, neutral};
@@ -68,6 +68,17 @@ pub(super) fn restore(
     let Some(first) = group.first() else {
         return Err(Error::new(Code::BadArgument, "expected a record of the stream, found none"));
     };
+    if place.is_some() && options.leave_out.contains(&first.key.name) {
+        report.none(&first.key, LEFT_OUT.to_owned());
+        return Ok(RestoredStream {
+            name: first.key.name.clone(),
+            grade: Grade::None,
+            state: None,
+            next_raw: Vec::new(),
+            fork: None,
+            record: stream_of(first)?,
+        });
+    }
     match checkpoint.choose(group, place, &first.key) {
         Ok(record) => as_saved(checkpoint, record, place, options, report),
         Err(unfit) => reshaped(checkpoint, first, place, unfit, options, report),

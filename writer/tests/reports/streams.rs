@@ -241,14 +241,18 @@ fn fewer_ranks_are_refused_or_graded_and_never_only_logged() {
         assert!(error.message().contains("; refused too: rng \"python\" (none: axis"), "{error}");
         let first = r#"["rng","cuda",[["dp",0]]]"#;
         assert_eq!(error.location().record.as_deref(), Some(first));
-        // Who does without it finds it in the report, with the reason.
+        // Who asks for less, or does without it, finds it in the report, with the reason.
         let mut options = bringing_corpus();
-        options.leave_out.extend(["cuda", "python"].map(str::to_owned));
+        options.streams = Grade::None;
+        if on_reshape == OnReshape::Require {
+            options.leave_out.insert("cuda".to_owned());
+        }
         let restored = checkpoint.restore(&at, &options).unwrap();
         let (grade, reason) = grade(&restored, "rng", "cuda");
         let expected = if on_reshape == OnReshape::Fork { Grade::Fork } else { Grade::None };
         assert_eq!(grade, expected, "{on_reshape:?}");
-        assert!(reason.contains("dp"), "{reason}");
+        let why = if on_reshape == OnReshape::Require { "leaves it out" } else { "\"dp\"" };
+        assert!(reason.contains(why), "{reason}");
         assert_eq!(restored.streams[0].state.is_some(), expected == Grade::Fork);
         // On four ranks all is well.
         restore(&checkpoint, &place(&was, &[0])).unwrap();
