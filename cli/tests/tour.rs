@@ -136,6 +136,7 @@ fn the_story_is_told_and_nothing_is_left() {
         "2. The same training on 4 processes",
         "SIGKILL",
         "├─ part-00000-",
+        "what a rank stored",
         "no waystation.commit: not a checkpoint",
         "3. Resume on 3 processes",
         "passes over step 85 (not-committed)",
@@ -153,6 +154,27 @@ fn the_story_is_told_and_nothing_is_left() {
     let longest = prose.max_by_key(|line| line.chars().count()).unwrap();
     assert!(longest.chars().count() <= 80, "{longest}");
     assert!(is_empty(dir.path()), "a temporary directory is left");
+}
+
+/// Whoever copies the last lines sees what they promise.
+#[test]
+fn the_commands_to_look_with_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let story = run_ok(dir.path(), &["tour", "--keep", "kept"]);
+    let (_, commands) = story.split_once("Look for yourself:\n").unwrap();
+    let mut outputs = Vec::new();
+    for command in commands.lines() {
+        let (command, _) = command.split_once(" #").unwrap_or((command, ""));
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let ran = run(dir.path(), &words[1..]);
+        // What the kill left is no checkpoint.
+        assert_eq!(ran.exit, i32::from(words[1] == "verify"), "{command}: {}{}", ran.out, ran.err);
+        outputs.push(ran.out);
+    }
+    assert_eq!(outputs.len(), 5);
+    let place = &outputs[3];
+    assert!(place.contains("cursor      train  rank 1 of 3: takes 16 of 48 items"), "{place}");
+    assert!(place.contains("resume      rng dropout  exact\n"), "{place}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) const MAIN: &str = "main";
 /// The name of the stream.
 const DROPOUT: &str = "dropout";
 /// The name of the cursor.
-const TRAIN: &str = "train";
+pub(crate) const TRAIN: &str = "train";
 
 /// All records of a save.
 ///

@@ -16,6 +16,7 @@ use crate::hub::Program;
 use crate::jobs::{Ended, HELD, Launcher, Spec};
 use crate::orders::Event;
 use crate::plot::{Mark, Point, plot};
+use crate::records::TRAIN;
 use crate::reduce::Place;
 use crate::report::{Compared, JobReport, KillReport, Report};
 use crate::trainer::{BATCH, STEPS, Trainer};
@@ -282,11 +283,15 @@ fn try_next(
     };
     let home = home.display();
     let resumed = report.jobs.iter().find_map(|job| job.resumed_from.as_deref()).unwrap_or(found);
+    let (records, sha256) = Trainer::new(Place { rank: 0, ranks: 1 })?.data.source()?;
+    let [_, ranks, _] = RANKS;
+    let at = format!("--topology dp={ranks} --place dp=1 --source {TRAIN}={records}:{sha256}");
     tell.line("Look for yourself:")?;
     for command in [
         format!("waystation list {home}/run"),
         format!("waystation verify {home}/run/{}    # what the kill left", report.kill.attempt),
         format!("waystation inspect {home}/run/{resumed} --tensors --state"),
+        format!("waystation inspect {home}/run/{resumed} --state {at}    # for rank 1 of {ranks}"),
         format!("waystation diff {home}/reference/{expected} {home}/run/{found}"),
     ] {
         tell.item(&command)?;

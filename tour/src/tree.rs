@@ -39,7 +39,7 @@ fn gloss(name: &str) -> &'static str {
     match names::parse_shard(name).map(|shard| shard.class) {
         Some(ShardClass::Model) => "parameters",
         Some(_) => "optimizer",
-        None if names::parse_part(name).is_some() => "list of both",
+        None if names::parse_part(name).is_some() => "what a rank stored",
         None => "",
     }
 }

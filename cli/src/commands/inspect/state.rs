@@ -170,7 +170,7 @@ pub(super) fn as_text(checkpoint: &Checkpoint, asked: &Asked) -> Result<bool> {
             if let Some(items) = share {
                 let items: Vec<String> = items.iter().map(share::item_text).collect();
                 output::line(&format!("share       {}  {}", cursor.name, items.join(" ")))?;
-            } else if asked.share && words.is_none() {
+            } else if asked.share && cursor.cursor.is_some() && words.is_none() {
                 output::line(&format!("share       {}  no partition is recorded", cursor.name))?;
             }
         }
