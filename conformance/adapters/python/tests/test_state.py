@@ -484,6 +484,9 @@ class Loader(unittest.TestCase):
             self.assertEqual(self.refused(change=only(*names)), ("not-exact", "restore.demand"))
             self.assertEqual(self.refused("--demand", demand, change=only(*names)), ("not-exact", "restore.demand"))
         self.assertEqual(self.state("--demand", "opaque-same-topology", change=only("opaque"))[0], 0)
+        for name in "opaque", "worker", "new":
+            status, answer = self.state("--leave-out", name, change=only(name))
+            self.assertEqual((status, [said["grade"] for said in answer["records"] if said["name"] == name]), (0, ["none"]))
         self.assertEqual(self.refused(dp=3, change=only("drop")), ("not-exact", "restore.demand"))
         self.assertEqual(self.state("--demand", "fork", dp=3, change=only("drop"))[0], 0)
 

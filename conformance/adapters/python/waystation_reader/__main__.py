@@ -157,7 +157,7 @@ def _parser():
             command.add_argument("--demand", default="exact", choices=GRADES, help="the grade of streams and cursors")
             command.add_argument("--source", action="append", default=[], help="CURSOR=RECORDS:SHA256; may be repeated")
             command.add_argument("--fingerprint", action="append", default=[], help="CURSOR=TREE, the tree as JSON")
-            command.add_argument("--leave-out", action="append", default=[], help="a stream that need not be restored")
+            command.add_argument("--leave-out", action="append", default=[], help="a stream or cursor that the caller does without")
             command.add_argument("--share", action="store_true", help="also the items of the next batch that are the place's")
         command.set_defaults(run_command=run)
     return parser

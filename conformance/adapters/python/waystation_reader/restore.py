@@ -1,5 +1,7 @@
 """What a loader makes of records for one place of a topology (chapter 19): grades, forks, shares."""
 
+import math
+
 from . import canonical, cursors, nodes, rng
 from .forms import on_topology
 from .refusal import Refusal
@@ -11,7 +13,7 @@ class Loader:
     """An open checkpoint, and what its caller asks for and offers.
 
     `topology` is a list of [axis, size], or None when none is asked about; `place` a list of [axis, index]. `sources` has, by the
-    name of a cursor, a set of (records, sha256), and `fingerprints` the canonical text of a tree; `left_out` are names of streams.
+    name of a cursor, a set of (records, sha256), and `fingerprints` the canonical text of a tree; `left_out` are names of what the caller does without.
     With `shares` the place is told its items of the next batch.
     """
 
@@ -55,7 +57,8 @@ class Loader:
         fits = all(sizes.get(axis) == old[axis] for axis in axes)
         here = [record for record in records if fits and record.get("coordinate", []) == [[axis, place[axis]] for axis in axes]]
         if records[0]["kind"] == "optimizer":
-            here = records
+            whole = math.prod(old[axis] for axis in axes)
+            here, fits = (records, True) if len(records) == whole else ([], True)
         self.one(records[0], here[0] if here else None, fits)
 
     def one(self, first, record, fits):
@@ -127,6 +130,8 @@ class Loader:
 
     def cursor(self, first, record, fits):
         entry = {"position": None, "next": None}
+        if first["name"] in self.left_out:
+            return "none", "left out by the caller", entry
         if record is None:
             return "none", _absence(fits), entry
         value, name = record["value"], record["name"]
@@ -159,11 +164,10 @@ class Loader:
     # demand
 
     def meet_demand(self):
-        graded = [(said["name"], said["grade"]) for kind in ("rng", "cursors") for said in self.answer[kind]
-                  if kind != "rng" or said["name"] not in self.left_out]
+        graded = [(said["name"], said["grade"]) for kind in ("rng", "cursors") for said in self.answer[kind]]
         graded += [(said["name"], "none") for said in self.answer["uncaptured"] if said["kind"] in ("rng", "cursor")]
         for name, grade in graded:
-            if GRADES.index(grade) > GRADES.index(self.demand):
+            if name not in self.left_out and GRADES.index(grade) > GRADES.index(self.demand):
                 raise Refusal("not-exact", "restore.demand", f"{name} is graded {grade}, {self.demand} is demanded")
 
 
