@@ -68,16 +68,22 @@ impl Asked {
             return Ok(Answer { grades, place: None, shares, refused: None, ways });
         };
         let Appraisal { restored, mut refused, .. } = checkpoint.appraise(place, &self.options)?;
-        let ways = if refused.is_some() { self.ways(&restored) } else { Vec::new() };
+        let ways = match refused {
+            Some(_) => self.ways(&restored, &uncaptured(checkpoint)?),
+            None => Vec::new(),
+        };
         let mut shares = Vec::new();
         for cursor in &restored.cursors {
             match self.share(checkpoint, cursor, place) {
                 Ok(share) => shares.push(share),
-                Err(error) if error.code() == Code::NotExact => {
+                Err(error) => {
+                    let error = error.in_record(key_for(cursor, &restored, place).key());
+                    if error.code() != Code::NotExact {
+                        return Err(error);
+                    }
                     refused.get_or_insert(error);
                     shares.push(None);
                 }
-                Err(error) => return Err(error),
             }
         }
         let grades = restored.report.clone();
@@ -91,16 +97,11 @@ impl Asked {
         place: &Place,
     ) -> Result<Option<Vec<Item>>> {
         let Some(value) = cursor.cursor.as_ref().filter(|_| self.share) else { return Ok(None) };
-        let items = share::items(checkpoint, value, place, self.options.budget.clone());
-        let named = |error: Error| {
-            let (kind, name) = ("cursor".to_owned(), cursor.name.clone());
-            error.in_record(RecordKey { kind, name, coordinate: Vec::new() }.key())
-        };
-        items.map_err(named)
+        share::items(checkpoint, value, place, self.options.budget.clone())
     }
 
     /// What there is to say on the command line instead, where something is refused.
-    fn ways(&self, restored: &Restored) -> Vec<String> {
+    fn ways(&self, restored: &Restored, uncaptured: &[String]) -> Vec<String> {
         let sources: Vec<String> = restored.cursors.iter().flat_map(wanted).collect();
         let left_out = |name: &String| self.options.leave_out.contains(name);
         let (mut worst, mut required, mut names) = (None, false, BTreeSet::new());
@@ -117,6 +118,11 @@ impl Asked {
                 worst = worst.max(Some(cursor.grade));
                 names.insert(&cursor.name);
             }
+        }
+        let demanded = |name: &&String| self.options.streams < Grade::None && !left_out(name);
+        for name in uncaptured.iter().filter(demanded) {
+            worst = Some(Grade::None);
+            names.insert(name);
         }
         let mut ways = Vec::new();
         if !sources.is_empty() {
@@ -279,6 +285,30 @@ fn wanted(cursor: &RestoredCursor) -> Vec<String> {
     cursor.wanted.iter().map(flag).collect()
 }
 
+/// The names of streams and cursors that were not captured.
+fn uncaptured(checkpoint: &Checkpoint) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for record in checkpoint.records() {
+        let record = record?;
+        if record.key.kind == "uncaptured"
+            && let Typed::Uncaptured(what) = record.typed()?
+            && ["rng", "cursor"].contains(&what.kind.as_str())
+        {
+            names.push(record.key.name);
+        }
+    }
+    Ok(names)
+}
+
+/// The key of the record that a cursor was restored from.
+fn key_for(cursor: &RestoredCursor, restored: &Restored, place: &Place) -> RecordKey {
+    let of_cursor =
+        |graded: &&Graded| graded.key.kind == "cursor" && graded.key.name == cursor.name;
+    let graded = restored.report.iter().find(of_cursor);
+    let coordinate = graded.map(|graded| place.along(&graded.key.coordinate)).unwrap_or_default();
+    RecordKey { kind: "cursor".to_owned(), name: cursor.name.clone(), coordinate }
+}
+
 fn leave_out(name: &str) -> String {
     format!("--leave-out {name}")
 }
@@ -289,4 +319,76 @@ fn name(key: &RecordKey) -> String {
         text.push_str(&format!(" {}", summary::axes(&key.coordinate)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use waystation_format::json::Value as Json;
+
+    use super::*;
+
+    fn stream(name: &str, grade: Grade, on_reshape: &str) -> RestoredStream {
+        let text = format!(
+            r#"{{"algorithm":"vendor/x","caches":[],"next_raw":[],"on_reshape":"{on_reshape}","state":"00"}}"#
+        );
+        RestoredStream {
+            name: name.to_owned(),
+            grade,
+            state: None,
+            next_raw: Vec::new(),
+            fork: None,
+            record: Stream::parse(&Json::parse(&text).unwrap()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn every_way_to_go_on_is_one_that_helps() {
+        let ways = |streams: &[RestoredStream], uncaptured: &[&str], demand, left_out: &[&str]| {
+            let mut options = RestoreOptions::default();
+            options.streams = demand;
+            options.leave_out = left_out.iter().map(|name| (*name).to_owned()).collect();
+            let restored = Restored { streams: streams.to_vec(), ..Restored::default() };
+            let uncaptured: Vec<String> = uncaptured.iter().map(|&name| name.into()).collect();
+            Asked { place: None, share: false, options }.ways(&restored, &uncaptured).join("; ")
+        };
+        let forked = stream("a", Grade::Fork, "fork");
+        let anew = stream("b", Grade::None, "reinit");
+        let required = stream("c", Grade::None, "require");
+        let (exact, none) = (Grade::Exact, Grade::None);
+        for (streams, uncaptured, demand, left_out, says) in [
+            (
+                &[forked.clone()][..],
+                &[][..],
+                exact,
+                &[][..],
+                "--demand fork takes that grade; --leave-out a does without",
+            ),
+            (
+                &[forked.clone(), anew.clone()],
+                &[],
+                exact,
+                &[],
+                "--demand none takes that grade; --leave-out a --leave-out b does without",
+            ),
+            (
+                &[forked.clone(), anew],
+                &[],
+                exact,
+                &["b"],
+                "--demand fork takes that grade; --leave-out a does without",
+            ),
+            // Whoever requires does so whatever is demanded.
+            (
+                &[forked, required.clone()],
+                &[],
+                exact,
+                &[],
+                "--leave-out a --leave-out c does without",
+            ),
+            (&[required], &["w"], none, &[], "--leave-out c does without"),
+            (&[], &["w"], exact, &[], "--demand none takes that grade; --leave-out w does without"),
+        ] {
+            assert_eq!(ways(streams, uncaptured, demand, left_out), says);
+        }
+    }
 }

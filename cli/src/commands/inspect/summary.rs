@@ -192,3 +192,26 @@ fn shortened(all: &[String]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use waystation_format::Digest;
+    use waystation_format::json::Value;
+
+    use super::*;
+
+    #[test]
+    fn streams_are_told_with_caches_and_lineage() {
+        let text = r#"{"algorithm":"sfc64","caches":[{"bits":"7550a941","kind":"numpy/u32-half"}],"next_raw":["00000000000000aa","00000000000000bb","00000000000000cc","00000000000000dd"],"on_reshape":"fork","state":"00"}"#;
+        let stream = Stream::parse(&Value::parse(text).unwrap()).unwrap();
+        let next = "00000000000000aa 00000000000000bb 00000000000000cc …";
+        assert_eq!(of_stream(&stream), format!("sfc64 + numpy/u32-half, next {next}"));
+        let manifest = Digest::of(b"");
+        let mut fork = Fork { coordinate: vec![("dp".to_owned(), 2)], manifest, step: 7 };
+        let lineage = |place| format!(", forked for {place} at step 7 of {manifest}");
+        assert_eq!(of_fork(Some(&fork)), lineage("dp=2"));
+        fork.coordinate.clear();
+        assert_eq!(of_fork(Some(&fork)), lineage("all places"));
+        assert_eq!(of_fork(None), "");
+    }
+}
