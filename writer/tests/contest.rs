@@ -106,7 +106,7 @@ fn a_restarted_writer_does_not_rejoin() {
     job.start(Role::Writer(2)).fail(Code::Exists, "writer.restart");
     job.start(Role::Writer(0)).succeed();
     let message = job.start(Role::Committer).fail(Code::WriterMissing, "part.all-writers");
-    assert!(message.ends_with("none of 1"), "{message}");
+    assert!(message.ends_with("that of writer 1 is missing"), "{message}");
     old.check_latest();
     // Nor into what is a checkpoint.
     old.start(Role::Writer(1)).fail(Code::Exists, "writer.restart");
