@@ -44,6 +44,14 @@ fn records_are_told_in_words_and_graded() {
 }
 
 #[test]
+fn a_checkpoint_without_records_says_so() {
+    let program = Program::new();
+    program.checkpoint();
+    let ran = program.run("inspect ckpt --state");
+    assert!(ran.out.contains("no records: tensors can be loaded"), "{}", ran.out);
+}
+
+#[test]
 fn a_place_of_the_same_topology_gets_all_exactly() {
     let program = Program::new();
     let same = format!("inspect {EXAMPLE} --state --topology dp=2 --place dp=1 --demand exact");

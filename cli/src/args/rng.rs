@@ -10,7 +10,8 @@ use waystation_format::RngAlgorithm;
 #[command(after_help = "\
 Examples:
   waystation rng next --algorithm xoshiro256++ --state-hex $(printf '01%.0s' {1..32}) --count 2
-  python -c 'import json, random; print(json.dumps(random.getstate()))' | waystation rng convert --from python --to neutral")]
+  python -c 'import json, random; print(json.dumps(random.getstate()))' |
+    waystation rng convert --from python --to neutral")]
 pub(crate) struct Rng {
     #[command(subcommand)]
     pub(crate) action: RngAction,

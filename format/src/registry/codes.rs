@@ -638,7 +638,7 @@ impl Code {
             Code::BlockBoundary => "Read it whole and quantise again.",
             Code::NotOneRun => "Read the region into a buffer instead.",
             Code::NotExact => {
-                "Resume on the topology of the record's axes, offer its source or fingerprint, or accept the lower grade by name."
+                "Resume on the topology of the record's axes, offer its source or fingerprint, share on a number of ranks that divides the batch, or demand less; a stream or cursor can be left out by name."
             }
             Code::Limit => "The message names the limit.",
             Code::Io => "See the system's message.",

@@ -385,7 +385,7 @@ pub const OPTIMIZER_NO_CAST: &str = "optimizer.no-cast";
 pub const EMA_FORM: &str = "ema.form";
 /// A record of kind `schedule` MUST have this form; where the algorithm is in the table, every element of `last_value` MUST be a float, and the parameters those of the table. (Both)
 pub const SCHEDULE_FORM: &str = "schedule.form";
-/// Where the algorithm is in the table, the difference between each element of `last_value` and the computed value v MUST be a number of at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`. (Reader)
+/// Where the algorithm is in the table, the difference between each element of `last_value` and the computed value v MUST be a number of at most |v| × 2^−40 + h × 2^−48 when it is an `f64`, |v| × 2^−20 + h × 2^−20 when it is an `f32`; h is the greater of |b| and |f|, or |b| where there is no floor. (Reader)
 pub const SCHEDULE_CANARY: &str = "schedule.canary";
 /// A record of kind `scaler` MUST have this form. (Both)
 pub const SCALER_FORM: &str = "scaler.form";
@@ -415,7 +415,7 @@ pub const RNG_UNKNOWN: &str = "rng.unknown";
 pub const RNG_DIFFERENT: &str = "rng.different";
 /// A loader MUST restore the caches with the engine, and empty those that are not listed. (Reader)
 pub const RNG_CACHES: &str = "rng.caches";
-/// A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to those axes of the new topology, in its order, that the record varies over; nothing stands between them. (Reader)
+/// A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run's name in UTF-8, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to those axes of the new topology, in its order, that the record varies over; nothing stands between them. (Reader)
 pub const RNG_FORK: &str = "rng.fork";
 /// A writer that saves a stream which was forked MUST write `fork`: the `step` and the digest of the manifest of the checkpoint that it was forked from, and the new coordinate. (Reader, Writer)
 pub const RNG_LINEAGE: &str = "rng.lineage";
@@ -1910,7 +1910,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::CanaryMismatch],
         chapter: "16-training-state.md",
-        text: "Where the algorithm is in the table, the difference between each element of `last_value` and the computed value v MUST be a number of at most |v| × 2^−40 when it is an `f64`, |v| × 2^−20 when it is an `f32`.",
+        text: "Where the algorithm is in the table, the difference between each element of `last_value` and the computed value v MUST be a number of at most |v| × 2^−40 + h × 2^−48 when it is an `f64`, |v| × 2^−20 + h × 2^−20 when it is an `f32`; h is the greater of |b| and |f|, or |b| where there is no floor.",
     },
     RuleInfo {
         id: SCALER_FORM,
@@ -2030,7 +2030,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[],
         chapter: "17-random-streams.md",
-        text: "A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to those axes of the new topology, in its order, that the record varies over; nothing stands between them.",
+        text: "A loader that forks a stream MUST seed an engine of the record's algorithm with s, with no caches, where s is the first 8 bytes, little-endian, of SHA-256 over: the text `resume-fork/1`, the run's name in UTF-8, the checkpoint's step as u64 little-endian, the stream's name, and the canonical JSON of the new coordinate, which is the new place restricted to those axes of the new topology, in its order, that the record varies over; nothing stands between them.",
     },
     RuleInfo {
         id: RNG_LINEAGE,
@@ -2110,7 +2110,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::CanaryMismatch],
         chapter: "18-data-cursors.md",
-        text: "The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. Of a cursor that is not computed `next` is not compared. Items come also where counts after the cursor's own pass 2^53 − 1.",
+        text: "The next items of a computed cursor MUST be those of `next`: as many as `count`, which is at least 1 unless the cursor has ended. Of a cursor that is not computed `next` is not compared. They are computed also where a position, epoch or count would pass 2^53 − 1 on the way.",
     },
     RuleInfo {
         id: CURSOR_CANARY_STEPS,

@@ -10,7 +10,7 @@ use std::fmt;
 pub enum ScheduleAlgorithm {
     /// At position p: base.
     Constant,
-    /// At position p: base × min(1, p / warmup).
+    /// At position p: base × p / warmup below warmup, then base.
     LinearWarmup,
     /// At position p: as linear-warmup below warmup, then base to floor on a straight line that ends at total.
     LinearWarmupLinear,

@@ -141,6 +141,9 @@ impl Asked {
 
 /// Prints records, grades and what a place gets; whether it is refused.
 pub(super) fn as_text(checkpoint: &Checkpoint, asked: &Asked) -> Result<bool> {
+    if checkpoint.manifest().records.is_empty() {
+        output::line("state       no records: tensors can be loaded, training not resumed")?;
+    }
     for record in checkpoint.records() {
         let record = record?;
         output::line(&format!("record      {}  {}", name(&record.key), summary::of(&record)?))?;

@@ -94,13 +94,19 @@ def _parameters(tree, expected, count):
         raise bad("warmup is more than total", "schedule.form")
 
 
+def schedule_ends(value, number):
+    """Base and floor of the value of that number; base twice where there is no floor."""
+    given = dict(value["parameters"]["map"])
+    floats = given["base"], given.get("floor", given["base"])
+    return [values.real(tree["list"][number] if "list" in tree else tree) for tree in floats]
+
+
 def schedule_value(value, number):
     """What the algorithm gives for the value of that number at the position, in binary64; None where it is not computed."""
     if value["algorithm"] not in SCHEDULES:
         return None
     given, p = dict(value["parameters"]["map"]), value["position"]["value"]
-    floats = given["base"], given.get("floor", given["base"])
-    b, f = (values.real(tree["list"][number] if "list" in tree else tree) for tree in floats)
+    b, f = schedule_ends(value, number)
     w, t = given.get("warmup", 0), given.get("total")
     if p < w:
         return b * p / w

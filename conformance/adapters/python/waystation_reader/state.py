@@ -92,9 +92,13 @@ def _rng(checkpoint, value):
 def _schedule(_checkpoint, value):
     for number, last in enumerate(value["last_value"]):
         computed = records.schedule_value(value, number)
-        bound = abs(computed or 0.0) * 2.0 ** (-20 if isinstance(last, dict) and "f32" in last else -40)
+        if computed is None:
+            return
+        height = max(map(abs, records.schedule_ends(value, number)))
+        of_value, of_height = (-20, -20) if "f32" in last else (-40, -48)
+        bound = abs(computed) * 2.0**of_value + height * 2.0**of_height
         # A difference that is no number is not within any bound.
-        if computed is not None and not abs(values.real(last) - computed) <= bound:
+        if not abs(values.real(last) - computed) <= bound:
             raise Refusal("canary-mismatch", "schedule.canary", f"{computed} is the value there", pointer=f"/last_value/{number}")
 
 
