@@ -172,7 +172,7 @@ mod tests {
             assert!(agrees_f64(chained, expected, &shape), "chain {position}");
             assert!(agrees_f32(small, expected, &shape), "f32 {position}");
             let angle = |p: f64| (std::f64::consts::PI * p / length).cos();
-            chained = (1.0 + angle(p + 1.0)) / (1.0 + angle(p)) * chained;
+            chained *= (1.0 + angle(p + 1.0)) / (1.0 + angle(p));
         }
         // And a step that is off is still seen where the value moves.
         let (now, next) = (value(cosine, &shape, 99_000), value(cosine, &shape, 99_001));
