@@ -1,13 +1,13 @@
 //! How far training has come (16.1).
 //!
-//! It knows the counts and that there is one such record. It must not know the checkpoint's step:
-//! that the two agree is for a validator.
+//! It knows the counts and that there is one such record. The checkpoint's step is for its callers to
+//! bring.
 
 use super::read::Reader;
 use super::write;
 use crate::common::Coordinate;
 use crate::json::Value;
-use crate::{Result, rule};
+use crate::{Code, Error, Result, rule};
 
 const READER: Reader = Reader::new(rule::PROGRESS_FORM);
 
@@ -34,6 +34,21 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Checks that it is of the checkpoint's step, in completed optimizer steps.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::StateDisagree`] when not, with the pointer from the top of `value`.
+    pub fn check_step(&self, step: u64) -> Result<()> {
+        if self.optimizer_step == step {
+            return Ok(());
+        }
+        let message =
+            format!("expected the checkpoint's step {step}, found {}", self.optimizer_step);
+        let error = Error::rule(Code::StateDisagree, rule::PROGRESS_STEP, message);
+        Err(error.at_pointer("/optimizer_step"))
+    }
+
     /// Reads the `value` of a record.
     ///
     /// # Errors

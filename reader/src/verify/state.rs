@@ -129,15 +129,7 @@ impl Check<'_> {
     /// Records that no other one bears on.
     fn alone(&mut self, record: &Record, typed: Typed, place: &Place) {
         let checked = match typed {
-            Typed::Progress(progress) if progress.optimizer_step != self.checkpoint.step() => {
-                let message = format!(
-                    "expected the checkpoint's step {}, found {}",
-                    self.checkpoint.step(),
-                    progress.optimizer_step
-                );
-                Err(Error::rule(Code::StateDisagree, rule::PROGRESS_STEP, message)
-                    .at_pointer("/optimizer_step"))
-            }
+            Typed::Progress(progress) => progress.check_step(self.checkpoint.step()),
             Typed::Schedule(schedule) => schedule::check(&schedule),
             Typed::Cursor(cursor) if self.quick && names_tensor(&cursor.root) => Ok(()),
             Typed::Cursor(cursor) => {
