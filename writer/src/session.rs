@@ -283,9 +283,7 @@ impl Session {
     pub fn lay_out(self) -> Result<Writing> {
         self.poison.check()?;
         if self.options.check_state {
-            for record in &self.content.records {
-                state::check(record, self.common.step)?;
-            }
+            state::check_all(&self.content.records, self.common.step)?;
         }
         Writing::lay_out(self)
     }
