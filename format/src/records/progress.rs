@@ -53,7 +53,7 @@ impl Progress {
     ///
     /// # Errors
     ///
-    /// [`Code::BadMember`](crate::Code::BadMember) for another form, with the pointer from the top
+    /// [`Code::BadMember`] for another form, with the pointer from the top
     /// of `value`.
     pub fn parse(value: &Value) -> Result<Self> {
         let count = |value| READER.count(value);
