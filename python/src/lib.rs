@@ -1,0 +1,1 @@
+//! `waystation._core`: what of the package is not Python.
