@@ -8,6 +8,7 @@
 mod example;
 mod generate;
 mod markdown;
+mod python_package;
 mod real_model;
 mod registry;
 mod rust;
@@ -27,7 +28,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   gen           write what follows from spec/registry and the chapters
   gen --check   compare instead of writing; fail when a file drifted
   tree          check lengths of source files, and that no file names a machine
-  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python, sweep, model
+  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python, sweep, model, package
 ";
 
 fn main() -> ExitCode {
