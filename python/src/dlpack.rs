@@ -1,0 +1,393 @@
+//! Memory of Python arrays, through DLPack: the package's only file with unsafe code.
+//!
+//! It knows capsules and the addresses in them. It must not know tensors: what is lent or borrowed are 1-D runs of bytes.
+//!
+//! What a [`Bytes`] or [`BytesMut`] gives are slices of memory that an array of Python's owns. The array stays alive, so the
+//! memory stays. But Python code that writes to the same array on another thread meanwhile is a data race that nothing here can
+//! see; the package's own wrappers never do, and its documentation forbids it to everybody else.
+
+#![allow(unsafe_code, reason = "a capsule is a C pointer by nature; each call carries its proof")]
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
+use pyo3::{ffi, intern, prelude::*};
+
+use crate::errors::{Result, usage, usage_because};
+
+/// A capsule nobody took yet, and one that is taken; with a version and as it was before.
+const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
+const LEGACY: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
+
+/// The version of the structures below; a minor one changes no layout.
+const VERSION: Version = Version { major: 1, minor: 0 };
+
+/// In `flags`: not to be written to.
+const READ_ONLY: u64 = 1;
+
+/// Kinds of devices whose memory the CPU reaches: its own, and what CUDA and ROCm have pinned.
+const HOST: [i32; 3] = [1, 3, 11];
+
+/// `kDLUInt`.
+const UINT: u8 = 1;
+
+#[repr(C)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+#[repr(C)]
+struct Device {
+    kind: i32,
+    id: i32,
+}
+
+#[repr(C)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    ndim: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    version: Version,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Legacy {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Legacy)>,
+}
+
+/// Bytes to read from.
+pub(crate) struct Bytes(Borrowed);
+
+/// Bytes to write to, not read-only.
+pub(crate) struct BytesMut(Borrowed);
+
+/// A run of memory, and what keeps it.
+struct Borrowed {
+    start: NonNull<u8>,
+    len: usize,
+    read_only: bool,
+    _keep: Keep,
+}
+
+/// What keeps borrowed memory alive.
+enum Keep {
+    /// Nothing: there is none.
+    Nothing,
+    /// Bytes never change and never move.
+    Bytes { _object: Py<PyBytes> },
+    /// A tensor that was taken out of its capsule.
+    Tensor { _taken: Taken },
+}
+
+// SAFETY: a `Borrowed` is an address and what keeps it valid. `Py` may be sent; what was taken out of a capsule is only ever
+// given back, with the interpreter attached, which is where exporters expect it.
+unsafe impl Send for Borrowed {}
+
+// SAFETY: a shared `Borrowed` gives nothing but shared slices.
+unsafe impl Sync for Borrowed {}
+
+/// A managed tensor that is ours to give back.
+enum Taken {
+    Versioned(NonNull<Versioned>),
+    Legacy(NonNull<Legacy>),
+}
+
+impl Bytes {
+    /// The bytes of a `bytes` object, or of an array that speaks DLPack: one axis of contiguous `uint8` in memory of the CPU.
+    ///
+    /// # Errors
+    /// `bad-argument` for anything else.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            let slice = bytes.as_bytes();
+            let start = NonNull::from(slice).cast();
+            let keep = Keep::Bytes { _object: bytes.clone().unbind() };
+            return Ok(Self(Borrowed { start, len: slice.len(), read_only: true, _keep: keep }));
+        }
+        Borrowed::of(object).map(Self)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: the memory is `len` bytes at `start`, as checked when it was borrowed, and stays while `self` does. That
+        // nobody writes to it meanwhile is what the module's documentation asks of Python code.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
+    }
+
+    /// Where it lies, to tell whether it overlaps another.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.0.addresses()
+    }
+}
+
+impl BytesMut {
+    /// The bytes of an array that speaks DLPack and may be written to: one axis of contiguous `uint8` in memory of the CPU.
+    /// Two of one call must be [`apart`].
+    ///
+    /// # Errors
+    /// `bad-argument` for anything else.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        let borrowed = Borrowed::of(object)?;
+        if borrowed.read_only {
+            return Err(usage(
+                "expected an array that can be written to, found one that is read-only",
+            ));
+        }
+        Ok(Self(borrowed))
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the memory is `len` writable bytes at `start`, as checked when it was borrowed, and stays while `self` does.
+        // Others of the same call do not overlap it, for callers check `apart`; that nobody else touches it meanwhile is what
+        // the module's documentation asks of Python code.
+        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Where it lies, to tell whether it overlaps another.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        self.0.addresses()
+    }
+}
+
+/// Checks that nothing that is written to overlaps anything else: two destinations each other, or a destination a source.
+///
+/// # Errors
+/// `bad-argument` where one does.
+pub(crate) fn apart(destinations: &[BytesMut], sources: &[Bytes]) -> Result<()> {
+    let mut written: Vec<Range<usize>> = destinations.iter().map(BytesMut::addresses).collect();
+    written.retain(|range| !range.is_empty());
+    written.sort_unstable_by_key(|range| range.start);
+    let mut end = 0;
+    for range in &written {
+        if range.start < end {
+            return Err(usage(
+                "expected destinations apart from one another, found two that overlap",
+            ));
+        }
+        end = range.end;
+    }
+    for read in sources.iter().map(Bytes::addresses).filter(|range| !range.is_empty()) {
+        let after = written.partition_point(|range| range.end <= read.start);
+        if written.get(after).is_some_and(|range| range.start < read.end) {
+            return Err(usage("expected sources apart from destinations, found two that overlap"));
+        }
+    }
+    Ok(())
+}
+
+impl Borrowed {
+    /// Takes the tensor out of the capsule of an array.
+    fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        let capsule = capsule(object)?;
+        let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
+            usage(format!("expected __dlpack__ to give a capsule, found {}", type_name(&capsule)))
+        })?;
+        let [name, used] = VERSIONED;
+        if let Some(tensor) = named::<Versioned>(capsule, name)? {
+            // SAFETY: a capsule of this name holds a managed tensor of whatever version; the version comes first in all of them.
+            let version = unsafe { (*tensor.as_ptr()).version.major };
+            if version != VERSION.major {
+                return Err(usage(format!("expected DLPack {}, found {version}", VERSION.major)));
+            }
+            // SAFETY: of this major version the layout is the one declared above.
+            let managed = unsafe { tensor.as_ref() };
+            let read_only = managed.flags & READ_ONLY != 0;
+            return Self::take(capsule, used, Taken::Versioned(tensor), &managed.tensor, read_only);
+        }
+        let [name, used] = LEGACY;
+        if let Some(tensor) = named::<Legacy>(capsule, name)? {
+            // SAFETY: a capsule of this name holds a managed tensor of the layout declared above.
+            let managed = unsafe { tensor.as_ref() };
+            // Exporters refuse to export read-only memory in this form, which cannot say it.
+            return Self::take(capsule, used, Taken::Legacy(tensor), &managed.tensor, false);
+        }
+        Err(usage("expected a capsule that nobody took before, found one of another name"))
+    }
+
+    /// Checks `tensor`, and only then renames the capsule: from there on it is ours to give back.
+    fn take(
+        capsule: &Bound<'_, PyCapsule>,
+        used: &'static CStr,
+        taken: Taken,
+        tensor: &Tensor,
+        read_only: bool,
+    ) -> Result<Self> {
+        // Until it is renamed the capsule is the owner.
+        let taken = std::mem::ManuallyDrop::new(taken);
+        let bytes = tensor.bytes()?;
+        // SAFETY: it is a capsule, the interpreter is attached, and the name lives forever.
+        let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
+        if renamed != 0 {
+            return Err(PyErr::fetch(capsule.py()).into());
+        }
+        let keep = Keep::Tensor { _taken: std::mem::ManuallyDrop::into_inner(taken) };
+        let Some((start, len)) = bytes else {
+            return Ok(Self {
+                start: NonNull::dangling(),
+                len: 0,
+                read_only,
+                _keep: Keep::Nothing,
+            });
+        };
+        Ok(Self { start, len, read_only, _keep: keep })
+    }
+
+    fn addresses(&self) -> Range<usize> {
+        let start = self.start.as_ptr().addr();
+        start..start.saturating_add(self.len)
+    }
+}
+
+impl Tensor {
+    /// Where its bytes are and how many; `None` for none.
+    fn bytes(&self) -> Result<Option<(NonNull<u8>, usize)>> {
+        if !HOST.contains(&self.device.kind) {
+            let kind = self.device.kind;
+            return Err(usage(format!("expected memory of the CPU, found DLPack's device {kind}")));
+        }
+        let DataType { code, bits, lanes } = self.dtype;
+        if (code, bits, lanes) != (UINT, 8, 1) {
+            let found = format!("DLPack's type {code} of {bits} bits and {lanes} lanes");
+            return Err(usage(format!("expected an array of uint8, found {found}")));
+        }
+        if self.ndim != 1 || self.shape.is_null() {
+            return Err(usage(format!("expected an array of one axis, found {}", self.ndim)));
+        }
+        // SAFETY: the shape is of `ndim` numbers, which is one, and is not null.
+        let len = unsafe { self.shape.read_unaligned() };
+        let stride = match self.strides.is_null() {
+            true => 1,
+            // SAFETY: the strides are of `ndim` numbers, which is one, and are not null.
+            false => unsafe { self.strides.read_unaligned() },
+        };
+        let wrong =
+            || usage(format!("expected a contiguous array, found {len} items {stride} apart"));
+        let len = usize::try_from(len).map_err(|_| wrong())?;
+        if len > 1 && stride != 1 {
+            return Err(wrong());
+        }
+        if len == 0 {
+            return Ok(None);
+        }
+        let offset = usize::try_from(self.byte_offset).map_err(|_| wrong())?;
+        let data = NonNull::new(self.data.cast::<u8>());
+        let start =
+            data.and_then(|data| data.addr().checked_add(offset).map(|at| data.with_addr(at)));
+        match start {
+            // No object is longer than `isize`, nor goes around the end of memory.
+            Some(start)
+                if isize::try_from(len).is_ok() && start.addr().checked_add(len).is_some() =>
+            {
+                Ok(Some((start, len)))
+            }
+            _ => Err(usage(format!("expected the address of {len} bytes, found none"))),
+        }
+    }
+}
+
+/// The pointer in a capsule of this name; `None` when it has another.
+fn named<T>(capsule: &Bound<'_, PyCapsule>, name: &CStr) -> Result<Option<NonNull<T>>> {
+    // SAFETY: it is a capsule, the interpreter is attached, and the name is a C string.
+    if unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) } == 0 {
+        return Ok(None);
+    }
+    // SAFETY: as above.
+    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) };
+    match NonNull::new(pointer.cast::<T>()) {
+        Some(pointer) if pointer.as_ptr().is_aligned() => Ok(Some(pointer)),
+        _ => Err(usage("expected a capsule with an aligned pointer in it, found none")),
+    }
+}
+
+/// The capsule that an array gives of itself.
+fn capsule<'py>(object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
+    let py = object.py();
+    let name = type_name(object);
+    let export = match object.getattr(intern!(py, "__dlpack__")) {
+        Ok(export) => export,
+        Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
+            return Err(usage(format!(
+                "expected bytes or an array that speaks DLPack, found {name}"
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let version = PyDict::new(py);
+    version.set_item(intern!(py, "max_version"), (VERSION.major, VERSION.minor))?;
+    let capsule = match export.call((), Some(&version)) {
+        // Who does not know of versions gives what there was before.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => export.call0(),
+        other => other,
+    };
+    let message = format!("expected an array that lends its memory, found {name} that does not");
+    capsule.map_err(|cause| usage_because(py, &message, cause))
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Exporters count references in it. Of an interpreter that is gone the memory is gone too.
+        Python::try_attach(|_| match *self {
+            Self::Versioned(tensor) => {
+                // SAFETY: it was taken out of its capsule, so it is ours, and is given back once.
+                if let Some(deleter) = unsafe { tensor.as_ref() }.deleter {
+                    // SAFETY: as above; nothing looks at it again.
+                    unsafe { deleter(tensor.as_ptr()) };
+                }
+            }
+            Self::Legacy(tensor) => {
+                // SAFETY: it was taken out of its capsule, so it is ours, and is given back once.
+                if let Some(deleter) = unsafe { tensor.as_ref() }.deleter {
+                    // SAFETY: as above; nothing looks at it again.
+                    unsafe { deleter(tensor.as_ptr()) };
+                }
+            }
+        });
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bytes").field(&self.addresses()).finish()
+    }
+}
+
+impl fmt::Debug for BytesMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BytesMut").field(&self.addresses()).finish()
+    }
+}
