@@ -1,0 +1,97 @@
+"""Identities of tensors (chapter 4 of the specification): six things, never a joined string."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ._json import canonical
+from ._registry import ROLES
+from .errors import usage
+
+
+class _Six(NamedTuple):
+    component: str
+    role: str
+    name: str
+    slot: str | None
+    owner: str | None
+    scope: tuple[tuple[str, int], ...]
+
+
+class Key(_Six):
+    """The identity of a tensor: a tuple `(component, role, name, slot, owner, scope)`.
+
+    `component` is a model of the job, `role` one of the registry, `name` the parameter's or buffer's own name; `slot`
+    says what the tensor is for that parameter (`adam.m`), `owner` is the name of the optimizer or average that it
+    belongs to, `scope` tells apart tensors of several ranks that share a name. Raises `bad-argument` for an unknown role
+    and for a slot or owner that the role forbids or lacks.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, component: str = "main", role: str = "param", name: str = "", slot: str | None = None,
+                owner: str | None = None, scope: Iterable[tuple[str, int]] = ()) -> Key:
+        key = super().__new__(cls, component, role, name, slot, owner, tuple((axis, index) for axis, index in scope))
+        known = ROLES.get(role)
+        if known is None:
+            raise usage(f"role {role!r} is none of {', '.join(ROLES)}", tensor=key.text)
+        if not name:
+            raise usage("a tensor needs a name", tensor=key.text)
+        for what, said, rule in (("slot", slot, known.slot), ("owner", owner, known.owner)):
+            if rule == "required" and not said or rule == "forbidden" and said is not None or said == "":
+                raise usage(f"role {role!r} takes {what} as {rule}, and it is {said!r}", tensor=key.text)
+        return key
+
+    @classmethod
+    def param(cls, name: str, *, component: str = "main", scope: Iterable[tuple[str, int]] = ()) -> Key:
+        """A parameter of the model, trained or frozen."""
+        return cls(component, "param", name, scope=scope)
+
+    @classmethod
+    def buffer(cls, name: str, *, component: str = "main", scope: Iterable[tuple[str, int]] = ()) -> Key:
+        """A tensor of the model that no optimizer updates."""
+        return cls(component, "buffer", name, scope=scope)
+
+    @classmethod
+    def optimizer(cls, name: str, slot: str, owner: str, *, component: str = "main",
+                  scope: Iterable[tuple[str, int]] = ()) -> Key:
+        """State of the optimizer `owner` for the parameter `name`."""
+        return cls(component, "optimizer", name, slot, owner, scope)
+
+    @classmethod
+    def of(cls, six: tuple[str, str, str, str | None, str | None, Iterable[tuple[str, int]]]) -> Key:
+        """The key that the native half says, which has checked it."""
+        component, role, name, slot, owner, scope = six
+        return _Six.__new__(cls, component, role, name, slot, owner, tuple(scope))
+
+    @classmethod
+    def from_identity(cls, identity: list[Any]) -> Key:
+        """The key of an identity as metadata and value trees write it: what is not there is `""` or `[]`."""
+        try:
+            component, role, name, slot, owner, scope = identity
+            return cls(component, role, name, slot or None, owner or None, [(axis, index) for axis, index in scope])
+        except (TypeError, ValueError) as why:
+            raise usage(f"{identity!r} is not an identity: {why}") from None
+
+    @classmethod
+    def from_text(cls, text: str) -> Key:
+        """The key of an identity key."""
+        try:
+            return cls.from_identity(json.loads(text))
+        except json.JSONDecodeError as why:
+            raise usage(f"{text!r} is not an identity key: {why}") from None
+
+    @property
+    def identity(self) -> list[Any]:
+        """As metadata and value trees write it."""
+        return [self.component, self.role, self.name, self.slot or "", self.owner or "", [list(at) for at in self.scope]]
+
+    @property
+    def text(self) -> str:
+        """The identity key: canonical JSON. Keys are sorted by its UTF-8 bytes."""
+        return canonical(self.identity)
+
+    def __str__(self) -> str:
+        return self.text
