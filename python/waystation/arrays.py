@@ -1,0 +1,138 @@
+"""Arrays of NumPy, PyTorch and whoever speaks their protocols, as bytes of the format.
+
+Bytes are 1-D contiguous `uint8` arrays of NumPy: row-major, little-endian, elements below a byte packed. They share
+memory with the array wherever it lies so already; a copy is made only where it does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import dtypes
+from .errors import usage
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+# Before 2.1 a read-only array of NumPy could not be handed to another library at all; those are copied.
+_LENDS_READ_ONLY = tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 1)
+
+
+def is_torch(obj: object) -> bool:
+    """Whether this is a tensor of PyTorch; does not import it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(obj, torch.Tensor)
+
+
+def dtype_of(obj: Any) -> str:
+    """The registry id of an array's elements; bytes are `U8`. Raises `unsupported-dtype` and `bad-argument`."""
+    if is_torch(obj):
+        return dtypes.of_torch(obj.dtype)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return "U8"
+    return dtypes.of_numpy(_numpy(obj).dtype)
+
+
+def shape_of(obj: Any) -> tuple[int, ...]:
+    """The shape in elements of `dtype_of(obj)`: the last axis of a tensor of pairs has two for each."""
+    if is_torch(obj):
+        shape = tuple(int(number) for number in obj.shape)
+        pair = dtypes.per_element(dtypes.of_torch(obj.dtype))
+        if pair == 1:
+            return shape
+        if not shape:
+            raise usage(f"a tensor of {obj.dtype} without axes has no shape in single elements")
+        return (*shape[:-1], shape[-1] * pair)
+    if isinstance(obj, (bytes, bytearray)):
+        return (len(obj),)
+    if isinstance(obj, memoryview):
+        return (obj.nbytes,)
+    return tuple(int(number) for number in _numpy(obj).shape)
+
+
+def as_bytes(obj: Any) -> Bytes:
+    """An array's bytes. Those of a device are copied to the host; the result must not be written to."""
+    if is_torch(obj):
+        return _torch_bytes(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        if isinstance(obj, memoryview) and not obj.c_contiguous:
+            obj = obj.tobytes()
+        return _lendable(np.frombuffer(obj, np.uint8))
+    array = _numpy(obj)
+    dtype = dtypes.of_numpy(array.dtype)
+    if dtypes.bits(dtype) < 8:
+        return dtypes.pack(dtype, array)
+    little = array.dtype.newbyteorder("<")
+    return _lendable(np.ascontiguousarray(array, little).reshape(-1).view(np.uint8))
+
+
+def is_contiguous(obj: Any) -> bool:
+    """Whether `as_bytes` shares memory with the array, and copies nothing."""
+    if is_torch(obj):
+        return bool(obj.device.type == "cpu" and obj.is_contiguous() and not obj.is_conj() and not obj.is_neg())
+    if isinstance(obj, bytearray):
+        return True
+    if isinstance(obj, (bytes, memoryview)):
+        view = memoryview(obj)
+        return view.c_contiguous and (_LENDS_READ_ONLY or not view.readonly)
+    array = _numpy(obj)
+    return bool(array.flags.c_contiguous and (_LENDS_READ_ONLY or array.flags.writeable)
+                and array.dtype.newbyteorder("<") == array.dtype and dtypes.bits(dtypes.of_numpy(array.dtype)) >= 8)
+
+
+def writable_bytes(obj: Any) -> Bytes:
+    """The bytes of a contiguous array in host memory, to be written to. Raises `bad-argument` for any other."""
+    if is_torch(obj):
+        plain_tensor(obj)
+        if not is_contiguous(obj):
+            raise usage(f"the destination is a tensor on {obj.device}, or not contiguous: one in host memory is needed")
+        return _torch_bytes(obj)
+    if isinstance(obj, bytearray):
+        return np.frombuffer(obj, np.uint8)
+    if not isinstance(obj, np.ndarray):
+        raise usage(f"{type(obj).__name__} is no destination: an array of NumPy, a tensor or a bytearray is")
+    if not obj.flags.writeable or not is_contiguous(obj):
+        raise usage(f"the destination of {obj.dtype} {obj.shape} is read-only, not contiguous or not little-endian")
+    return obj.reshape(-1).view(np.uint8)
+
+
+def plain_tensor(tensor: Any) -> None:
+    """Refuses tensors whose elements do not lie in memory of their own: sparse, quantised, meta, and wrapped ones."""
+    torch = sys.modules["torch"]
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise usage(f"{kind.__module__}.{kind.__qualname__} wraps other tensors: hand over its local parts, or the whole")
+    if tensor.layout != torch.strided:
+        raise usage(f"a tensor of layout {tensor.layout} has no elements in a row: make it dense, or save its parts")
+    if tensor.is_quantized:
+        raise usage(f"a tensor of {tensor.dtype} has scales beside its elements: save int_repr(), scales and zero points")
+    if tensor.device.type == "meta":
+        raise usage("a tensor on the meta device has no elements")
+
+
+def _lendable(array: Bytes) -> Bytes:
+    return array if _LENDS_READ_ONLY or array.flags.writeable else array.copy()
+
+
+def _torch_bytes(tensor: Any) -> Bytes:
+    plain_tensor(tensor)
+    torch = sys.modules["torch"]
+    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy()  # type: ignore[no-any-return]
+
+
+def _numpy(obj: Any) -> np.ndarray[Any, Any]:
+    """`obj` as an array of NumPy that shares its memory, where it can."""
+    if isinstance(obj, (np.ndarray, np.generic)):
+        array = np.asarray(obj)
+        if isinstance(obj, np.ma.MaskedArray):
+            raise usage("a masked array is two arrays: save data and mask apart")
+        return array
+    if hasattr(obj, "__array__"):
+        return np.asarray(obj)
+    if hasattr(obj, "__dlpack__"):
+        return np.from_dlpack(obj)
+    raise usage(f"{type(obj).__module__}.{type(obj).__qualname__} is no array: one of NumPy or PyTorch, or an object "
+                f"with __array__ or __dlpack__, is needed")
