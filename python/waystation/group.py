@@ -7,7 +7,6 @@ and no other collective ever; a manager makes one `all_gather` where its methods
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 __all__ = ["Group", "Solo"]
@@ -32,7 +31,6 @@ class Group(Protocol):
         """What every rank gives, of any length, in the order of the ranks, on all ranks."""
 
 
-@dataclass(frozen=True, slots=True)
 class Solo:
     """A job of one process."""
 

@@ -1,0 +1,299 @@
+"""One start of a training job in a run: what its ranks agree on once, and its saves.
+
+It knows plans, attempts, and who waits for whom; it must not know what a snapshot holds, nor when to save. Starting makes
+one broadcast. A save makes no collective: rank 0 makes the directory, every rank writes its own part of it, rank 0
+commits once all parts are there. Each rank finds the directory by its name, which is a function of the plan, the step
+and the number of the save; so all ranks must save the same steps in the same order.
+
+Nothing is cleaned up after a failure, and nothing half written is a checkpoint: the next save is another attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .errors import Error, Location, error, from_parts, usage
+from .group import Group, Solo
+from .rollforward import Skipped, resume_point
+from .waiting import commit_file, until
+from .writing import write_snapshot
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoint
+    from .snapshot import Snapshot
+
+__all__ = ["Job", "Reserved", "Saved", "Skipped"]
+
+Topology = Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint that is there to stay."""
+
+    path: str
+    name: str
+    step: int
+    digest: str
+    """SHA-256 of its manifest, 64 hex digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The number and the name of a save that a rank is about to make."""
+
+    step: int
+    counter: int
+    name: str
+
+
+@dataclass(slots=True)
+class Job:
+    """One start of a training job; made by `Job.start`, by all ranks together."""
+
+    run_path: str
+    plan: _core.SessionPlan
+    group: Group
+    topology: tuple[tuple[str, int], ...]
+    coordinate: tuple[tuple[str, int], ...]
+    """This rank's place in the topology, as far as it was given."""
+    resume_from: Checkpoint | None
+    """What the job goes on from, open; None for a fresh start."""
+    skipped: list[Skipped]
+    """Attempts that were passed over on the way to `resume_from`, and why."""
+    threads: int | None = None
+    shard_bytes: int | None = None
+    check: bool = True
+    _counter: int = field(default=0, repr=False)
+
+    @classmethod
+    def start(
+        cls,
+        run_path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        group: Group | None = None,
+        topology: Topology = (),
+        coordinate: Sequence[tuple[str, int]] = (),
+        parent: str | None = None,
+        resume: str | os.PathLike[str] | None = None,
+        block_bytes: int | None = None,
+        threads: int | None = None,
+        shard_bytes: int | None = None,
+        check: bool = True,
+    ) -> Job:
+        """Starts a job in the run at `run_path`, which is made if it is not there. All ranks call it alike.
+
+        `name` is the run's, by default the directory's. `resume` is "latest" (what is newest and whole; an attempt of an
+        earlier job that only lacks its commit is committed first), or the path of a checkpoint, or None: start over.
+        `parent` is the digest of a checkpoint that the state comes from by other ways; `resume` gives it by itself.
+        `block_bytes`, `threads`, `shard_bytes` and `check` are handed to the writers.
+
+        Raises what the run's listing does (never is a failing disk taken for a fresh start); on the other ranks what
+        rank 0 met; `digest-mismatch` where a rank sees another checkpoint under the name than rank 0 does.
+        """
+        group = Solo() if group is None else group
+        path = os.path.abspath(run_path)
+        axes = tuple((str(axis), int(size)) for axis, size in topology)
+        place = _check_place(axes, coordinate)
+        if parent is not None and resume is not None:
+            raise usage("expected a parent or something to resume from, found both: resuming sets the parent")
+        answer = b""
+        if group.rank == 0:
+            # The others wait for exactly one message, whatever happens here.
+            message = _refusal(error("interrupted", "it stopped while it started the job"))
+            try:
+                message = _plan(path, name, group.size, axes, parent, resume, block_bytes)
+            except Error as failed:
+                message = _refusal(failed)
+                raise
+            finally:
+                answer = group.broadcast(message)
+        else:
+            answer = group.broadcast(None)
+        agreed = json.loads(answer)
+        if "error" in agreed:
+            code, class_, text, remedy, file = agreed["error"]
+            text = f"rank 0 could not start the job: {text}"
+            raise from_parts(code, class_, text, remedy, file, None, None, None, None, None)
+        return cls(
+            run_path=path,
+            plan=_core.SessionPlan.from_json(agreed["plan"]),
+            group=group,
+            topology=axes,
+            coordinate=place,
+            resume_from=_open(path, resume, agreed["resume"]),
+            skipped=[Skipped(**members) for members in agreed["skipped"]],
+            threads=threads,
+            shard_bytes=shard_bytes,
+            check=check,
+        )
+
+    @property
+    def rank(self) -> int:
+        return self.group.rank
+
+    @property
+    def size(self) -> int:
+        return self.group.size
+
+    @property
+    def counter(self) -> int:
+        """How many saves this job has begun; the same on all ranks."""
+        return self._counter
+
+    def reserve(self, step: int) -> Reserved:
+        """Takes the next number for a save of `step`, which the rank then makes or gives up.
+
+        For callers that may fail between the decision to save and the save itself: the rank stays in step with the
+        others. `bad-argument` for a step that is no count.
+        """
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise usage(f"expected a step of 0 or more, found {step!r}")
+        reserved = Reserved(step, self._counter, self.plan.attempt_name(step, self._counter))
+        self._counter += 1
+        return reserved
+
+    def save(
+        self,
+        snapshot: Snapshot,
+        step: int,
+        *,
+        progress: _core.Progress | None = None,
+        deadline: float = 600.0,
+        reserved: Reserved | None = None,
+    ) -> Saved:
+        """Writes this rank's part of a checkpoint of `step`, and returns when the whole is committed and durable.
+
+        The data of `snapshot` must stay as they are meanwhile. `deadline` is in seconds: how long rank 0 waits for the
+        parts of slower ranks. The others wait as long for the directory, and twice as long for the commit.
+
+        Raises `writer-missing` at rank 0 with the numbers of the ranks that wrote no part in time; `not-found` at a rank
+        that saw no directory, `not-committed` at one that saw no commit; `fenced` when a newer job is at work in the run;
+        and what writing does, `io-full` for one. After any of them there is no checkpoint of this save (but for
+        `not-committed` and `commit-unknown`, where there may be), and the job may save again.
+        """
+        mine = self.reserve(step) if reserved is None else reserved
+        if mine.step != step:
+            raise usage(f"expected the step {mine.step}, which was reserved, found {step}")
+        path = os.path.join(self.run_path, mine.name)
+        if self.rank == 0:
+            _core.make_attempt(self.run_path, self.plan, step, mine.counter)
+        else:
+            self._wait_for_directory(path, mine, deadline, progress)
+        session = _core.Session.begin(
+            path, self.plan, step, mine.counter, self.rank,
+            threads=self.threads, shard_bytes=self.shard_bytes, check_state=self.check,
+        )  # fmt: skip
+        write_snapshot(session, snapshot, threads=self.threads, progress=progress)
+        if self.rank == 0:
+            digest = self._commit(path, mine, deadline, progress)
+        else:
+            digest = self._wait_for_commit(path, mine, deadline, progress)
+        return Saved(path, mine.name, step, digest)
+
+    def _commit(self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None) -> str:
+        # A job of one has all its parts already.
+        wait = deadline if self.size > 1 else None
+        try:
+            digest, _ = _core.commit(
+                path, run_path=self.run_path, name=mine.name, deadline=wait, check_state=self.check, progress=progress
+            )
+        except Error as failed:
+            if failed.code != "writer-missing" or self.size == 1:
+                raise
+            message = f"{failed.message}, {deadline:g} s after rank 0 wrote its own part of {mine.name}"
+            raise error(failed.code, message, location=failed.location, rule=failed.rule, remedy=_ADVICE) from failed
+        return digest
+
+    def _wait_for_directory(
+        self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None
+    ) -> None:
+        made = until(lambda: os.path.isdir(path) or None, deadline, "waiting for rank 0", progress)
+        if made is None:
+            message = (
+                f"rank {self.rank} expected rank 0 to make {mine.name} (step {mine.step}, save number {mine.counter} of "
+                f"the job) within {deadline:g} s, found no such directory"
+            )
+            raise usage(message, "not-found", remedy=f"{_ADVICE} All ranks save the same steps in the same order.")
+
+    def _wait_for_commit(self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None) -> str:
+        # Twice: rank 0 itself waits so long for the slowest rank, and commits then.
+        digest = until(lambda: commit_file(path), 2 * deadline, "waiting for the commit", progress)
+        if digest is None:
+            message = (
+                f"rank {self.rank} wrote its part of {mine.name} and expected rank 0 to commit it within "
+                f"{2 * deadline:g} s, found no commit file"
+            )
+            raise error("not-committed", message, location=Location(file=path), remedy=_ADVICE)
+        # Rank 0 may still be between the commit file and its fsync; nobody reports a checkpoint that can vanish.
+        for directory in (path, self.run_path):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return digest
+
+
+_ADVICE = "See what the ranks that are waited for report, whether they still run, and whether all see one file system."
+
+
+def _plan(
+    path: str,
+    name: str | None,
+    writers: int,
+    topology: Topology,
+    parent: str | None,
+    resume: str | os.PathLike[str] | None,
+    block_bytes: int | None,
+) -> bytes:
+    """What rank 0 tells all ranks."""
+    point = resume_point(path, resume)
+    plan = _core.SessionPlan.next_in(
+        path,
+        os.path.basename(path) if name is None else name,
+        writers=writers,
+        topology=topology,
+        parent=parent if point.digest is None else point.digest,
+        block_bytes=block_bytes,
+    )
+    resumed = None if point.digest is None else {"name": point.name, "digest": point.digest}
+    skipped = [{"name": one.name, "code": one.code, "message": one.message} for one in point.skipped]
+    return json.dumps({"plan": plan.to_json(), "resume": resumed, "skipped": skipped}).encode()
+
+
+def _open(path: str, resume: str | os.PathLike[str] | None, agreed: dict[str, Any] | None) -> Checkpoint | None:
+    """Opens what rank 0 found, by its directory, and sees that it is the same."""
+    if agreed is None or resume is None:
+        return None
+    from .checkpoint import open as open_checkpoint
+
+    place = os.path.join(path, agreed["name"]) if resume == "latest" else os.fspath(resume)
+    checkpoint = open_checkpoint(place)
+    if checkpoint.digest != agreed["digest"]:
+        message = f"expected the checkpoint {agreed['digest']} that rank 0 resumes from, found {checkpoint.digest}"
+        remedy = "Let all ranks see one file system."
+        raise error("digest-mismatch", message, location=Location(file=place), remedy=remedy)
+    return checkpoint
+
+
+def _check_place(
+    topology: Topology, coordinate: Sequence[tuple[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    sizes = dict(topology)
+    for axis, at in coordinate:
+        if axis not in sizes or not 0 <= at < sizes[axis]:
+            raise usage(f"expected a coordinate within the topology {dict(topology)}, found {axis}={at}")
+    return tuple((str(axis), int(at)) for axis, at in coordinate)
+
+
+def _refusal(failed: Error) -> bytes:
+    """What rank 0 tells the others when it cannot start."""
+    members = [failed.code, failed.class_, failed.message, failed.remedy, failed.location.file]
+    return json.dumps({"error": members}).encode()

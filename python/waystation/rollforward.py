@@ -1,0 +1,90 @@
+"""Where a job goes on from: the newest whole checkpoint of a run, after finishing what an earlier job left unfinished.
+
+It knows the order of attempts and which of them only lack their commit; it must not know what they hold. A job that dies
+between its last part and its commit leaves an attempt that is whole: every file that a part names was durable before the
+part. Committing it then gives the bytes that the dead job would have given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _core
+from .errors import Error
+
+__all__ = ["ResumePoint", "Skipped", "resume_point", "roll_forward"]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An attempt that could have come before the answer, and why it did not."""
+
+    name: str
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class ResumePoint:
+    """What to resume from; no name and no digest for a fresh start."""
+
+    name: str | None = None
+    digest: str | None = None
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> ResumePoint:
+    """Resolves "latest", a path, or None, for all ranks of a job; one of them calls it.
+
+    Raises what keeps `latest` from being known: an error of class io or unsupported.
+    """
+    if resume is None:
+        return ResumePoint()
+    if resume != "latest":
+        checkpoint = _core.Checkpoint.open(os.fspath(resume))
+        return ResumePoint(os.path.basename(os.path.abspath(resume)), checkpoint.digest)
+    if not os.path.lexists(run_path):
+        return ResumePoint()
+    skipped = roll_forward(run_path)
+    try:
+        latest = json.loads(_core.latest_json(run_path))
+    except Error as error:
+        if error.code != "no-checkpoint":
+            raise
+        return ResumePoint(skipped=skipped)
+    passed = [Skipped(one["name"], one["error"]["code"], one["error"]["message"]) for one in latest["skipped"]]
+    return ResumePoint(latest["name"], latest["digest"], skipped + passed)
+
+
+def roll_forward(run_path: str) -> list[Skipped]:
+    """Commits the newest attempt that is newer than the latest checkpoint and has parts of all its writers.
+
+    Attempts that lack parts are nobody's concern; what else speaks against a commit is in the answer. Harmless while the
+    job that wrote the attempt still runs: whoever commits puts the same bytes. Raises errors of class io.
+    """
+    attempts = sorted(json.loads(_core.list_json(run_path)), key=_rank, reverse=True)
+    skipped = []
+    for attempt in attempts:
+        if attempt["state"] == "complete" and attempt.get("rejected") is None:
+            break
+        if attempt["state"] != "uncommitted" or attempt.get("rejected") is not None:
+            continue
+        name = attempt["name"]
+        try:
+            _core.commit(os.path.join(run_path, name), run_path=run_path, name=name)
+        except Error as error:
+            if error.class_ == "io":
+                raise
+            if error.code != "writer-missing":
+                skipped.append(Skipped(name, error.code, error.message))
+        else:
+            break
+    return skipped
+
+
+def _rank(attempt: dict[str, Any]) -> tuple[int, int, str]:
+    """The order of `latest`: timeline, step, attempt."""
+    return int(attempt["attempt"][:8], 16), attempt["step"], attempt["attempt"]
