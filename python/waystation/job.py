@@ -20,12 +20,11 @@ from . import _core
 from .errors import Error, Location, error, from_parts, usage
 from .group import Group, Solo
 from .rollforward import Skipped, resume_point
+from .snapshot import Snapshot, write
 from .waiting import commit_file, until
-from .writing import write_snapshot
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint
-    from .snapshot import Snapshot
 
 __all__ = ["Job", "Reserved", "Saved", "Skipped"]
 
@@ -100,7 +99,6 @@ class Job:
         group = Solo() if group is None else group
         path = os.path.abspath(run_path)
         axes = tuple((str(axis), int(size)) for axis, size in topology)
-        place = _check_place(axes, coordinate)
         if parent is not None and resume is not None:
             raise usage("expected a parent or something to resume from, found both: resuming sets the parent")
         answer = b""
@@ -121,6 +119,8 @@ class Job:
             code, class_, text, remedy, file = agreed["error"]
             text = f"rank 0 could not start the job: {text}"
             raise from_parts(code, class_, text, remedy, file, None, None, None, None, None)
+        # Only now: a rank that fails before the broadcast leaves the others in it.
+        place = _check_place(axes, coordinate)
         return cls(
             run_path=path,
             plan=_core.SessionPlan.from_json(agreed["plan"]),
@@ -186,11 +186,12 @@ class Job:
             _core.make_attempt(self.run_path, self.plan, step, mine.counter)
         else:
             self._wait_for_directory(path, mine, deadline, progress)
-        session = _core.Session.begin(
-            path, self.plan, step, mine.counter, self.rank,
-            threads=self.threads, shard_bytes=self.shard_bytes, check_state=self.check,
-        )  # fmt: skip
-        write_snapshot(session, snapshot, threads=self.threads, progress=progress)
+        session = _core.Session.begin(path, self.plan, step, mine.counter, self.rank, threads=self.threads,
+                                      shard_bytes=self.shard_bytes, check_state=self.check)
+        placed = snapshot.declare(session)
+        writing = session.lay_out()
+        write(writing, placed, threads=self.threads, progress=progress)
+        writing.finish()
         if self.rank == 0:
             digest = self._commit(path, mine, deadline, progress)
         else:
@@ -201,9 +202,8 @@ class Job:
         # A job of one has all its parts already.
         wait = deadline if self.size > 1 else None
         try:
-            digest, _ = _core.commit(
-                path, run_path=self.run_path, name=mine.name, deadline=wait, check_state=self.check, progress=progress
-            )
+            digest, _ = _core.commit(path, run_path=self.run_path, name=mine.name, deadline=wait,
+                                     check_state=self.check, progress=progress)
         except Error as failed:
             if failed.code != "writer-missing" or self.size == 1:
                 raise
@@ -211,9 +211,7 @@ class Job:
             raise error(failed.code, message, location=failed.location, rule=failed.rule, remedy=_ADVICE) from failed
         return digest
 
-    def _wait_for_directory(
-        self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None
-    ) -> None:
+    def _wait_for_directory(self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None) -> None:
         made = until(lambda: os.path.isdir(path) or None, deadline, "waiting for rank 0", progress)
         if made is None:
             message = (
@@ -283,9 +281,7 @@ def _open(path: str, resume: str | os.PathLike[str] | None, agreed: dict[str, An
     return checkpoint
 
 
-def _check_place(
-    topology: Topology, coordinate: Sequence[tuple[str, int]]
-) -> tuple[tuple[str, int], ...]:
+def _check_place(topology: Topology, coordinate: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     sizes = dict(topology)
     for axis, at in coordinate:
         if axis not in sizes or not 0 <= at < sizes[axis]:
