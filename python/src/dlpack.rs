@@ -12,10 +12,13 @@ use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
 use pyo3::{ffi, intern, prelude::*};
+use waystation_format::Identity;
+use waystation_reader::{Checkpoint, PrivateView};
 
 use crate::errors::{Result, usage, usage_because};
 
@@ -29,8 +32,11 @@ const VERSION: Version = Version { major: 1, minor: 0 };
 /// In `flags`: not to be written to.
 const READ_ONLY: u64 = 1;
 
+/// `kDLCPU`.
+pub(crate) const CPU: i32 = 1;
+
 /// Kinds of devices whose memory the CPU reaches: its own, and what CUDA and ROCm have pinned.
-const HOST: [i32; 3] = [1, 3, 11];
+const HOST: [i32; 3] = [CPU, 3, 11];
 
 /// `kDLUInt`.
 const UINT: u8 = 1;
@@ -65,12 +71,15 @@ struct Tensor {
     byte_offset: u64,
 }
 
+/// Gives a managed tensor back to who exported it.
+type Deleter<T> = unsafe extern "C" fn(*mut T);
+
 /// `DLManagedTensorVersioned`.
 #[repr(C)]
 struct Versioned {
     version: Version,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    deleter: Option<Deleter<Versioned>>,
     flags: u64,
     tensor: Tensor,
 }
@@ -80,7 +89,7 @@ struct Versioned {
 struct Legacy {
     tensor: Tensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Legacy)>,
+    deleter: Option<Deleter<Legacy>>,
 }
 
 /// Bytes to read from.
@@ -178,6 +187,172 @@ impl BytesMut {
     pub(crate) fn addresses(&self) -> Range<usize> {
         self.0.addresses()
     }
+}
+
+/// Memory that is lent to arrays: a tensor's private mapping. It may be lent any number of times; all arrays of it then see
+/// what one of them writes, as arrays of one memory do.
+pub(crate) struct Lent {
+    start: NonNull<u8>,
+    len: usize,
+    /// Never looked at again, so that no reference of ours meets what arrays write.
+    _view: PrivateView,
+}
+
+// SAFETY: it is an address and the mapping behind it, which may be sent and unmapped from any thread. Nothing here reads or
+// writes the memory once it is lent.
+unsafe impl Send for Lent {}
+
+// SAFETY: as above; a shared `Lent` gives away an address and nothing else.
+unsafe impl Sync for Lent {}
+
+/// A tensor that stands in a capsule, `T` being a managed one, and what keeps its memory. Consumers know the address of `T`,
+/// which is the address of the whole.
+#[repr(C)]
+struct Exported<T> {
+    managed: T,
+    _numbers: Numbers,
+    _lent: Arc<Lent>,
+}
+
+/// A shape and strides, in an allocation that nothing but addresses refer to.
+struct Numbers(NonNull<[i64; 2]>);
+
+impl Numbers {
+    fn new(len: i64) -> Self {
+        Self(NonNull::from(Box::leak(Box::new([len, 1]))))
+    }
+
+    fn shape(&self) -> *mut i64 {
+        self.0.as_ptr().cast()
+    }
+
+    fn strides(&self) -> *mut i64 {
+        self.shape().wrapping_add(1)
+    }
+}
+
+impl Drop for Numbers {
+    fn drop(&mut self) {
+        // SAFETY: it was leaked from a box by `new`, and is put back once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl Lent {
+    /// Maps a tensor of `checkpoint`, every block checked.
+    ///
+    /// # Errors
+    /// As `Checkpoint::map_private`.
+    pub(crate) fn map(
+        checkpoint: &Checkpoint,
+        tensor: &Identity,
+    ) -> waystation_format::Result<Arc<Self>> {
+        // SAFETY: that nobody writes to or truncates a shard while it is mapped is what the documentation of `map` asks of the
+        // caller, who opted in; conforming writers never do.
+        let mut view = unsafe { checkpoint.map_private(tensor) }?;
+        let bytes = view.as_mut_slice();
+        let (start, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
+        Ok(Arc::new(Self { start, len, _view: view }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A new capsule of the memory, as bytes of one axis; with a version when the consumer knows of versions.
+    pub(crate) fn capsule<'py>(
+        self: &Arc<Self>,
+        py: Python<'py>,
+        versioned: bool,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let len = i64::try_from(self.len).unwrap_or(i64::MAX);
+        let numbers = Numbers::new(len);
+        let tensor = Tensor {
+            data: self.start.as_ptr().cast(),
+            device: Device { kind: CPU, id: 0 },
+            ndim: 1,
+            dtype: DataType { code: UINT, bits: 8, lanes: 1 },
+            shape: numbers.shape(),
+            strides: numbers.strides(),
+            byte_offset: 0,
+        };
+        let context = std::ptr::null_mut();
+        if versioned {
+            let deleter: Deleter<Versioned> = delete;
+            let managed =
+                Versioned { version: VERSION, context, deleter: Some(deleter), flags: 0, tensor };
+            let exported = Exported { managed, _numbers: numbers, _lent: Arc::clone(self) };
+            return exported.into_capsule(py, VERSIONED[0], destroy_versioned);
+        }
+        let deleter: Deleter<Legacy> = delete;
+        let managed = Legacy { tensor, context, deleter: Some(deleter) };
+        let exported = Exported { managed, _numbers: numbers, _lent: Arc::clone(self) };
+        exported.into_capsule(py, LEGACY[0], destroy_legacy)
+    }
+}
+
+impl<T> Exported<T> {
+    fn into_capsule<'py>(
+        self,
+        py: Python<'py>,
+        name: &'static CStr,
+        destroy: ffi::PyCapsule_Destructor,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let whole = NonNull::from(Box::leak(Box::new(self)));
+        // SAFETY: the address is that of a managed tensor, which lives until its deleter is called: by the consumer that
+        // renamed the capsule, or by `destroy` when nobody did. All of it may be dropped on any thread.
+        let made = unsafe {
+            PyCapsule::new_with_pointer_and_destructor(py, whole.cast(), name, Some(destroy))
+        };
+        if made.is_err() {
+            // SAFETY: it was leaked just now, and no capsule has it.
+            drop(unsafe { Box::from_raw(whole.as_ptr()) });
+        }
+        made
+    }
+}
+
+/// Gives a tensor back that [`Exported::into_capsule`] exported.
+///
+/// # Safety
+/// `managed` must have come out of a capsule of that function, and be given back once.
+unsafe extern "C" fn delete<T>(managed: *mut T) {
+    // SAFETY: the address is that of an `Exported`, leaked from a box, as the caller ensures.
+    drop(unsafe { Box::from_raw(managed.cast::<Exported<T>>()) });
+}
+
+/// # Safety
+/// As the destructor of a capsule that [`Exported::into_capsule`] made.
+unsafe extern "C" fn destroy_versioned(capsule: *mut ffi::PyObject) {
+    // SAFETY: it is such a capsule.
+    if let Some(managed) = unsafe { left::<Versioned>(capsule, VERSIONED[0]) } {
+        // SAFETY: nobody took it out of the capsule, which is no more.
+        unsafe { delete(managed) };
+    }
+}
+
+/// # Safety
+/// As the destructor of a capsule that [`Exported::into_capsule`] made.
+unsafe extern "C" fn destroy_legacy(capsule: *mut ffi::PyObject) {
+    // SAFETY: it is such a capsule.
+    if let Some(managed) = unsafe { left::<Legacy>(capsule, LEGACY[0]) } {
+        // SAFETY: nobody took it out of the capsule, which is no more.
+        unsafe { delete(managed) };
+    }
+}
+
+/// What is left in a capsule: nothing when a consumer renamed it.
+///
+/// # Safety
+/// `capsule` must be one, and the interpreter attached.
+unsafe fn left<T>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<*mut T> {
+    // SAFETY: it is a capsule, as the caller ensures, and the name is a C string.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: as above.
+    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
+    Some(pointer.cast()).filter(|pointer: &*mut T| !pointer.is_null())
 }
 
 /// Checks that nothing that is written to overlaps anything else: two destinations each other, or a destination a source.
@@ -383,6 +558,12 @@ impl Drop for Taken {
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bytes").field(&self.addresses()).finish()
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").field("bytes", &self.len).finish()
     }
 }
 

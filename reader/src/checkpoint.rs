@@ -19,6 +19,7 @@ use crate::links::TrustedLinks;
 use crate::options::{OpenOptions, threads};
 use crate::pages::{Entries, Pages, check_target, page_of};
 use crate::plan::{Builder, Plan, Want};
+use crate::progress::{NoProgress, Progress};
 use crate::read::Backend;
 use crate::shards::Shards;
 use crate::tensor::TensorRef;
@@ -250,11 +251,26 @@ impl Checkpoint {
     /// `crc-mismatch`, `crc-table-mismatch`, `length-mismatch`, those of the system;
     /// `bad-argument` when `outs` are not of the plan's number and lengths.
     pub fn serve(&self, plan: &Plan, outs: &mut [&mut [u8]]) -> Result<()> {
+        self.serve_watched(plan, outs, &NoProgress)
+    }
+
+    /// As [`serve`](Self::serve), telling `progress` of the bytes read and stopping when it says so:
+    /// within a step of half a mebibyte, or a block where blocks are larger.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve); `interrupted`, and then `outs` hold anything.
+    pub fn serve_watched(
+        &self,
+        plan: &Plan,
+        outs: &mut [&mut [u8]],
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let backend = Backend {
             store: &*self.store,
             manifest: &self.manifest,
             shards: &self.shards,
             threads: threads(self.options.threads),
+            progress,
         };
         backend.serve(plan, outs)
     }

@@ -34,7 +34,7 @@ pub mod verify;
 
 pub use attachment::Attachment;
 pub use checkpoint::Checkpoint;
-pub use map::{MappedCheckpoint, View};
+pub use map::{MappedCheckpoint, PrivateView, View};
 pub use options::OpenOptions;
 pub use plan::{Plan, PlannedRead, Want};
 pub use progress::{NoProgress, Progress};

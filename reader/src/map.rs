@@ -1,5 +1,8 @@
 //! Views of tensors in mapped files: no copy, every block checked when the view is made.
 //!
+//! [`MappedCheckpoint`] lends out shared views of whole files, [`Checkpoint::map_private`] gives a
+//! tensor memory of its own that begins as the file's: what is written to it stays in the process.
+//!
 //! The only file of the crate with unsafe code, and the only one that maps. It knows which
 //! tensors are one run of mapped bytes. It must not map anything that its caller has not promised
 //! to leave alone.
@@ -12,13 +15,13 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use waystation_format::entry::{Chunk, Tensor};
 use waystation_format::{Code, Error, Identity, Region, Result, arith, crc, pack, rule};
 
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
-use crate::complete::check_length;
+use crate::complete::{check_length, zeroed};
 use crate::options::OpenOptions;
 use crate::plan::{damaged, parse_table};
 use crate::shards::{self, ShardId};
@@ -44,7 +47,59 @@ pub struct View {
 #[derive(Debug)]
 struct Mapped(Option<Mmap>);
 
+/// The bytes of a tensor, packed as one chunk, in a private mapping of their own: pages are the
+/// file's until they are written to, and then copies of this process. No two share memory, also of
+/// one tensor.
+pub struct PrivateView(Option<MmapMut>);
+
 impl Checkpoint {
+    /// A private view of a tensor, or of the target of an alias. Every block is checked now, unless
+    /// the checkpoint was opened without checks; its pages are read then and not again while memory
+    /// lasts.
+    ///
+    /// Each takes one of the mappings that a process may have, 65,530 on Linux unless the machine
+    /// says otherwise.
+    ///
+    /// # Safety
+    /// Until the result is dropped, nobody may write to or truncate the content of the tensor's
+    /// shard, in this process or another: a page that was not written to here is still the file's,
+    /// so it would change under a slice, and one of a file that is truncated meanwhile ends the
+    /// process at the next access (`SIGBUS`). Removing or replacing names is fine. A directory that
+    /// conforming writers made is never written again.
+    ///
+    /// # Errors
+    /// `not-one-run` when its elements are not one run of bytes of one file that can be mapped;
+    /// `crc-mismatch`, `crc-table-mismatch`, `nonzero-pad` for damage; those of
+    /// [`Checkpoint::tensor`] and of the system.
+    pub unsafe fn map_private(&self, identity: &Identity) -> Result<PrivateView> {
+        let tensor = self.tensor(identity)?;
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.private(tensor.entry()) }.map_err(|e| e.in_tensor(tensor.identity().key()))
+    }
+
+    /// # Safety
+    /// As [`map_private`](Self::map_private).
+    unsafe fn private(&self, tensor: &Tensor) -> Result<PrivateView> {
+        let Some(run) = one_run(tensor)? else { return Ok(PrivateView(None)) };
+        let object = self.shards().open(&**self.store(), self.manifest(), run.shard)?;
+        let fd = object.raw_fd().ok_or_else(|| no_file().in_file(object.name()))?;
+        // The file was found to be of its length when it was opened, and its chunks lie in that.
+        let bytes = arith::sub(run.bytes.end, run.bytes.start, "bytes of a tensor")?;
+        let bytes = arith::to_usize(bytes, "bytes of a tensor")?;
+        let mut options = MmapOptions::new();
+        // What is never written to needs no memory, however large it is.
+        options.offset(run.bytes.start).len(bytes).no_reserve_swap();
+        // SAFETY: the descriptor is that of a regular file, open for reading, in which these bytes
+        // lie; the caller promised that nobody changes them while they are mapped. Nobody else has
+        // this mapping.
+        let map = unsafe { options.map_copy(fd.as_raw_fd()) }
+            .map_err(|e| Error::io("map", e).in_file(object.name()))?;
+        if self.options().verify_reads {
+            check_run(self, tensor, &run, &map)?;
+        }
+        Ok(PrivateView(Some(map)))
+    }
+
     /// Opens the checkpoint in the directory `path` for views.
     ///
     /// # Safety
@@ -110,10 +165,7 @@ impl MappedCheckpoint {
         };
         let map = self.mapped(run.shard)?;
         if self.checkpoint.options().verify_reads {
-            let name = shards::file_name(self.checkpoint.manifest(), run.shard)?;
-            for chunk in &run.chunks {
-                self.check(&map, entry, chunk, run.shard).map_err(|e| e.in_file(&*name))?;
-            }
+            check_run(&self.checkpoint, entry, &run, map.range(run.bytes.clone())?)?;
         }
         let begin = arith::to_usize(run.bytes.start, "a place in a file")?;
         let end = arith::to_usize(run.bytes.end, "a place in a file")?;
@@ -125,10 +177,7 @@ impl MappedCheckpoint {
             let manifest = self.checkpoint.manifest();
             let object =
                 self.checkpoint.shards().open(&**self.checkpoint.store(), manifest, shard)?;
-            let Some(fd) = object.raw_fd() else {
-                let message = "expected a file that can be mapped, found an object without one";
-                return Err(Error::new(Code::NotOneRun, message).in_file(object.name()));
-            };
+            let fd = object.raw_fd().ok_or_else(|| no_file().in_file(object.name()))?;
             let bytes = arith::to_usize(object.bytes(), "the length of a file")?;
             // SAFETY: the descriptor is that of a regular file, open for reading, of at least this
             // length; whoever made this checkpoint a mapped one promised that nobody changes the
@@ -138,63 +187,6 @@ impl MappedCheckpoint {
             check_length(object.bytes(), crate::options::len(&map))?;
             Ok((Arc::new(Mapped(Some(map))), 1))
         })
-    }
-
-    /// Checks the bytes of a chunk, and that its unused bits are zero.
-    fn check(&self, map: &Mapped, entry: &Tensor, chunk: &Chunk, shard: ShardId) -> Result<()> {
-        let size = entry.chunk_bytes(&chunk.region)?;
-        let end = arith::add(chunk.offset, size, "end of a chunk")?;
-        let bytes = map.range(chunk.offset..end)?;
-        match chunk.table_index {
-            None => {
-                let found = crc::crc32c(bytes);
-                if found != chunk.crc32c {
-                    return Err(damaged(chunk.crc32c, found).at_offset(chunk.offset));
-                }
-            }
-            Some(first) => {
-                let table = self.table(map, shard)?;
-                let first = arith::to_usize(first, "table index")?;
-                let expected = table.get(first..).unwrap_or_default();
-                let block = self.checkpoint.manifest().common.block_bytes;
-                let blocks = bytes.chunks(arith::to_usize(block, "block_bytes")?);
-                let mut offset = chunk.offset;
-                if blocks.len() > expected.len() {
-                    let message = "expected the CRC of every block in the table, found too few";
-                    let rule = rule::INTEGRITY_TABLE;
-                    return Err(Error::rule(Code::CrcTableMismatch, rule, message));
-                }
-                for (block, &expected) in blocks.zip(expected) {
-                    let found = crc::crc32c(block);
-                    if found != expected {
-                        return Err(damaged(expected, found).at_offset(offset));
-                    }
-                    offset = offset.saturating_add(crate::options::len(block));
-                }
-            }
-        }
-        let elements = entry.stored_elements(&chunk.region)?;
-        let last = bytes.last().copied().unwrap_or(0);
-        if pack::unused_bits_zero(entry.dtype.bits(), elements, last) {
-            return Ok(());
-        }
-        let message = format!("expected zeros in the unused bits, found the byte {last:#04x}");
-        Err(Error::rule(Code::NonzeroPad, rule::TENSOR_UNUSED_BITS, message)
-            .at_offset(end.saturating_sub(1)))
-    }
-
-    fn table(&self, map: &Mapped, shard: ShardId) -> Result<Arc<[u32]>> {
-        let shards = self.checkpoint.shards();
-        if let Some(table) = shards.tables.get(&shard) {
-            return Ok(table);
-        }
-        let place = shards::table(self.checkpoint.manifest(), shard)?;
-        let bytes = arith::mul(place.count, 4, "bytes of a table")?;
-        let end = arith::add(place.offset, bytes, "end of a table")?;
-        let table = parse_table(map.range(place.offset..end)?, place.crc32c)
-            .map_err(|e| e.at_offset(place.offset))?;
-        shards.keep_table(shard, Arc::clone(&table));
-        Ok(table)
     }
 }
 
@@ -224,6 +216,34 @@ impl Deref for View {
 impl AsRef<[u8]> for View {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+impl PrivateView {
+    /// The bytes, to be read and written; what is written stays in this process.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl Deref for PrivateView {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for PrivateView {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for PrivateView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrivateView").field("bytes", &self.len()).finish()
     }
 }
 
@@ -287,5 +307,92 @@ fn is_run(tensor: &Tensor, region: &Region) -> Result<bool> {
 #[cold]
 fn not_one_run(found: &str) -> Error {
     let message = format!("expected a tensor that is one run of bytes in one file, found {found}");
+    Error::new(Code::NotOneRun, message)
+}
+
+/// Checks the bytes of a run: every block, and that unused bits are zero.
+fn check_run(
+    checkpoint: &Checkpoint,
+    tensor: &Tensor,
+    run: &OneRun<'_>,
+    mut bytes: &[u8],
+) -> Result<()> {
+    let name = shards::file_name(checkpoint.manifest(), run.shard)?;
+    for chunk in &run.chunks {
+        let size = arith::to_usize(tensor.chunk_bytes(&chunk.region)?, "bytes of a chunk")?;
+        let (own, rest) = bytes.split_at_checked(size).ok_or_else(|| {
+            let message = format!("expected {size} bytes of a chunk, found {}", bytes.len());
+            Error::rule(Code::LengthMismatch, rule::DIR_LENGTH, message).in_file(&*name)
+        })?;
+        check_chunk(checkpoint, tensor, chunk, own).map_err(|e| e.in_file(&*name))?;
+        bytes = rest;
+    }
+    Ok(())
+}
+
+fn check_chunk(
+    checkpoint: &Checkpoint,
+    tensor: &Tensor,
+    chunk: &Chunk,
+    bytes: &[u8],
+) -> Result<()> {
+    match chunk.table_index {
+        None => {
+            let found = crc::crc32c(bytes);
+            if found != chunk.crc32c {
+                return Err(damaged(chunk.crc32c, found).at_offset(chunk.offset));
+            }
+        }
+        Some(first) => {
+            let table = table(checkpoint, (chunk.writer, chunk.shard))?;
+            let first = arith::to_usize(first, "table index")?;
+            let expected = table.get(first..).unwrap_or_default();
+            let block = checkpoint.manifest().common.block_bytes;
+            let blocks = bytes.chunks(arith::to_usize(block, "block_bytes")?);
+            if blocks.len() > expected.len() {
+                let message = "expected the CRC of every block in the table, found too few";
+                let rule = rule::INTEGRITY_TABLE;
+                return Err(Error::rule(Code::CrcTableMismatch, rule, message));
+            }
+            let mut offset = chunk.offset;
+            for (block, &expected) in blocks.zip(expected) {
+                let found = crc::crc32c(block);
+                if found != expected {
+                    return Err(damaged(expected, found).at_offset(offset));
+                }
+                offset = offset.saturating_add(crate::options::len(block));
+            }
+        }
+    }
+    let elements = tensor.stored_elements(&chunk.region)?;
+    let last = bytes.last().copied().unwrap_or(0);
+    if pack::unused_bits_zero(tensor.dtype.bits(), elements, last) {
+        return Ok(());
+    }
+    let message = format!("expected zeros in the unused bits, found the byte {last:#04x}");
+    let last = crate::options::len(bytes).saturating_sub(1);
+    Err(Error::rule(Code::NonzeroPad, rule::TENSOR_UNUSED_BITS, message)
+        .at_offset(chunk.offset.saturating_add(last)))
+}
+
+/// A shard's table, from the cache or the file.
+fn table(checkpoint: &Checkpoint, shard: ShardId) -> Result<Arc<[u32]>> {
+    let shards = checkpoint.shards();
+    if let Some(table) = shards.tables.get(&shard) {
+        return Ok(table);
+    }
+    let place = shards::table(checkpoint.manifest(), shard)?;
+    let mut bytes = zeroed(arith::mul(place.count, 4, "bytes of a table")?, "bytes of a table")?;
+    // The file is open, so it has the stated length, in which the table lies.
+    let object = shards.open(&**checkpoint.store(), checkpoint.manifest(), shard)?;
+    object.read_at(&mut bytes, place.offset)?;
+    let table = parse_table(&bytes, place.crc32c).map_err(|e| e.at_offset(place.offset))?;
+    shards.keep_table(shard, Arc::clone(&table));
+    Ok(table)
+}
+
+#[cold]
+fn no_file() -> Error {
+    let message = "expected a file that can be mapped, found an object without one";
     Error::new(Code::NotOneRun, message)
 }

@@ -14,6 +14,7 @@ use crate::complete::zeroed;
 use crate::options::len;
 use crate::parallel;
 use crate::plan::{Plan, PlannedRead};
+use crate::progress::{Progress, go_on};
 use crate::scatter::Run;
 use crate::shards::Shards;
 
@@ -34,6 +35,7 @@ pub(crate) struct Backend<'c> {
     pub(crate) manifest: &'c Manifest,
     pub(crate) shards: &'c Shards,
     pub(crate) threads: usize,
+    pub(crate) progress: &'c dyn Progress,
 }
 
 /// One read to be done, with its place in the result if it lands there.
@@ -58,6 +60,7 @@ impl Backend<'_> {
     /// Does every read of `plan`; `outs` are the results of its wants, in their order.
     pub(crate) fn serve(&self, plan: &Plan, outs: &mut [&mut [u8]]) -> Result<()> {
         check_outs(plan, outs)?;
+        self.progress.begin("read", plan.read_bytes());
         let tables = plan.reads().iter().take_while(|read| read.want.is_none()).count();
         parallel::each(
             self.threads_for(plan),
@@ -84,11 +87,13 @@ impl Backend<'_> {
 
     fn table(&self, plan: &Plan, at: usize) -> Result<()> {
         let Some(read) = plan.reads().get(at) else { return Ok(()) };
+        go_on(self.progress)?;
         // The file is open, so it has the stated length, in which the table lies.
         let object = self.open(read)?;
         let mut bytes = zeroed(read.bytes, "the bytes of a table")?;
         object.read_at(&mut bytes, read.offset)?;
         plan.check(at, &bytes)?;
+        self.progress.advance(read.bytes);
         if let Some(table) = plan.table(read) {
             self.shards.keep_table(read.shard, table);
         }
@@ -111,8 +116,10 @@ impl Backend<'_> {
         match job.lands {
             Some(out) => {
                 for piece in out.chunks_mut(step.max(1)) {
+                    go_on(self.progress)?;
                     object.read_at(piece, arith::add(read.offset, from, "offset of a read")?)?;
                     plan.check_step(read, from, piece)?;
+                    self.progress.advance(len(piece));
                     from = from.saturating_add(len(piece));
                 }
             }
@@ -124,11 +131,13 @@ impl Backend<'_> {
                     *scratch = zeroed(len_of(step), "the bytes of a step")?;
                 }
                 while from < read.bytes {
+                    go_on(self.progress)?;
                     let left = arith::to_usize(read.bytes.saturating_sub(from), "a read")?;
                     let Some(piece) = scratch.get_mut(..step.min(left)) else { break };
                     object.read_at(piece, arith::add(read.offset, from, "offset of a read")?)?;
                     plan.check_step(read, from, piece)?;
                     slabs.take(plan, read, from, piece)?;
+                    self.progress.advance(len(piece));
                     from = from.saturating_add(len(piece));
                 }
             }

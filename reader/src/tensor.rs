@@ -42,6 +42,12 @@ impl<'c> TensorRef<'c> {
         }
     }
 
+    /// What the metadata say of it, kept apart from the checkpoint.
+    #[must_use]
+    pub fn into_entry(self) -> Arc<Entry> {
+        self.entry
+    }
+
     /// Its own identity; not the one of the alias by which it was found.
     #[must_use]
     pub fn identity(&self) -> &Identity {

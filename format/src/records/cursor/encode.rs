@@ -218,6 +218,17 @@ impl Augment {
 }
 
 impl ShareRule {
+    /// The rule that is spelled so.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "round-robin" => Self::RoundRobin,
+            "contiguous" => Self::Contiguous,
+            "by-lane" => Self::ByLane,
+            _ => return None,
+        })
+    }
+
     /// How it is spelled.
     #[must_use]
     pub fn as_str(self) -> &'static str {

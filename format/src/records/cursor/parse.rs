@@ -143,12 +143,7 @@ fn partition(value: &Value, topology: Option<&Topology>) -> Result<Partition> {
     })?;
     let rule = members.required("rule", |value| {
         FORM.word(value, "\"round-robin\", \"contiguous\" or \"by-lane\"", |word| {
-            Some(match word {
-                "round-robin" => ShareRule::RoundRobin,
-                "contiguous" => ShareRule::Contiguous,
-                "by-lane" => ShareRule::ByLane,
-                _ => return None,
-            })
+            ShareRule::from_word(word)
         })
     })?;
     members.end()?;

@@ -22,6 +22,22 @@ pub(super) fn sized(value: &Value) -> Result<(Order, u64)> {
     Ok((order, n))
 }
 
+impl Order {
+    /// Reads an order that stands for itself, as it stands in a cursor; `n` where it is said.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::BadMember`](crate::Code::BadMember) for another form, with the pointer from its top.
+    pub fn parse(value: &Value) -> Result<(Self, Option<u64>)> {
+        let mut n = None;
+        let order = read(value, |members| {
+            n = members.optional("n", size)?;
+            Ok(())
+        })?;
+        Ok((order, n))
+    }
+}
+
 /// An order of a window: without n, and not one that stands in the record.
 pub(super) fn of_window(value: &Value) -> Result<Order> {
     let order = read(value, |_| Ok(()))?;

@@ -1,0 +1,50 @@
+//! Orders of records, by themselves. They are `waystation-state`'s.
+
+use pyo3::prelude::*;
+use waystation_format::records::cursor::Order as Stated;
+use waystation_format::{Code, Error};
+use waystation_state::Budget;
+use waystation_state::order::Order;
+
+use crate::errors::Result;
+use crate::walk::go_on;
+use crate::{json, work};
+
+/// Enough for the orders of a thousand million records.
+const MEMORY: u64 = 8 << 30;
+
+/// Ordinals between two looks whether to stop.
+const STEP: usize = 1 << 16;
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(order, module)?)
+}
+
+/// Ordinals first … first+count of a computed order, as far as it has such places.
+#[pyfunction]
+fn order(
+    py: Python<'_>,
+    order_json: &str,
+    n: u64,
+    epoch: u64,
+    first: u64,
+    count: u64,
+) -> Result<Vec<u64>> {
+    work::run(py, None, |progress| {
+        let (stated, said) = Stated::parse(&json::value(order_json)?)?;
+        if let Some(said) = said.filter(|said| *said != n) {
+            let message = format!("expected an order of n = {n}, found one of {said}");
+            return Err(Error::new(Code::BadArgument, message));
+        }
+        let order = Order::of(&stated, n, None)?;
+        let range = first..first.saturating_add(count);
+        let mut ordinals = Vec::new();
+        for ordinal in order.ordinals(epoch, range, Budget::new(u64::MAX, MEMORY)) {
+            if ordinals.len().is_multiple_of(STEP) {
+                go_on(progress)?;
+            }
+            ordinals.push(ordinal?);
+        }
+        Ok(ordinals)
+    })
+}
