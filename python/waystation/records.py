@@ -6,13 +6,15 @@ Values are kept in the form in which the specification has them; nothing is inte
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._json import canonical
 from .errors import usage
-from .key import Key
+
+if TYPE_CHECKING:
+    from .tree import PutTensor
 
 Coordinate = tuple[tuple[str, int], ...]
 
@@ -46,9 +48,10 @@ def progress(optimizer_step: int, *, iteration: int | None = None, skipped: int 
     return Record("progress", "main", said)
 
 
-def value(name: str, obj: Any, *, put_tensor: Callable[[Any], Key] | None = None,
+def value(name: str, obj: Any, *, put_tensor: PutTensor | None = None,
           coordinate: Iterable[tuple[str, int]] = ()) -> Record:
-    """A Python object as a value tree (`waystation.tree`). `put_tensor` stores the tensors and long bytes within it."""
+    """A Python object as a value tree (`waystation.tree`). `put_tensor`, such as a `tree.TreeTensors`, stores the tensors
+    and long bytes within it."""
     from . import tree
 
     return value_tree(name, tree.to_tree(obj, put_tensor), coordinate=coordinate)
