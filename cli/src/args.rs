@@ -3,12 +3,14 @@
 mod order;
 mod rng;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use order::Order;
 pub(crate) use rng::{Rng, RngAction, RngConvert, RngForm, RngNext};
+
+use crate::operations;
 
 /// Sharded, resumable training checkpoints: import, inspect, verify, reshard, export, keep.
 #[derive(Debug, Parser)]
@@ -76,6 +78,18 @@ pub(crate) struct Target {
     /// printed.
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<PathBuf>,
+}
+
+impl Target {
+    /// One of the two, as the group demands.
+    pub(crate) fn place(&self) -> operations::Target<'_> {
+        match (&self.out, &self.run) {
+            (Some(out), _) => operations::Target::Alone(out),
+            (None, run) => {
+                operations::Target::InRun(run.as_deref().unwrap_or_else(|| Path::new("")))
+            }
+        }
+    }
 }
 
 /// Make a checkpoint from a safetensors file or a Hugging Face model directory.
@@ -235,6 +249,9 @@ pub(crate) struct Export {
     /// Roles to write [default: param and buffer]. May be given again.
     #[arg(long, value_name = "ROLE")]
     pub(crate) role: Vec<String>,
+    /// Only this component, whose name is then left out of the keys [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) component: Option<String>,
     /// Begin another file before the tensors of one take more than this (a larger tensor has one of its own); K, M and G
     /// are powers of 1000.
     #[arg(long, value_name = "BYTES", default_value = "5G", value_parser = parse_bytes)]

@@ -1,22 +1,30 @@
 //! Progress bars on a terminal, and Ctrl-C as cancellation. Knows the libraries' `Progress` trait and indicatif.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use waystation_reader::Progress;
 
+use crate::operations::Watcher;
+
 /// Set by the first Ctrl-C or SIGTERM; long work sees it at its next step and stops with nothing half done.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handler. A second signal ends the process at once, as every terminal user expects.
+/// Installs the handler, once in a process. A second signal ends the process at once, as every
+/// terminal user expects.
 pub(crate) fn watch_signals() {
-    let installed = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
+    static WATCHED: OnceLock<Result<(), ctrlc::Error>> = OnceLock::new();
+    let installed = WATCHED.get_or_init(|| {
+        ctrlc::set_handler(|| {
+            if STOP.swap(true, Ordering::SeqCst) {
+                std::process::exit(130);
+            }
+        })
     });
+    // What stopped the work before this is not meant for it.
+    STOP.store(false, Ordering::SeqCst);
     if let Err(e) = installed {
         crate::output::note(&format!("waystation: Ctrl-C will end the program at once: {e}"));
     }
@@ -47,6 +55,13 @@ impl Bars {
 
     fn bar(&self) -> std::sync::MutexGuard<'_, ProgressBar> {
         self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Watcher for Bars {
+    fn note(&self, line: &str) {
+        self.clear();
+        crate::output::note(line);
     }
 }
 

@@ -4,31 +4,22 @@ use std::time::Duration;
 
 use serde_json::json;
 use waystation_format::{Digest, Result};
-use waystation_writer::{CommitOptions, SalvageOptions};
 
-use super::{Context, open_attempt};
+use super::Context;
 use crate::args::{Commit, Salvage};
-use crate::output;
+use crate::operations::{Deadline, open_attempt};
+use crate::{operations, output};
 
 pub(super) fn commit(args: &Commit, context: &Context) -> Result<u8> {
     let attempt = open_attempt(&args.attempt)?;
-    let mut options = CommitOptions::default();
-    options.run = attempt.run;
-    options.name = attempt.name;
-    options.deadline = Some(Duration::from_secs(args.deadline));
-    options.threads = context.threads;
-    let done = waystation_writer::commit(&attempt.store, &options, &context.bars)?;
+    let deadline = Deadline { after: Some(Duration::from_secs(args.deadline)), poll: None };
+    let done = operations::commit(attempt, deadline, true, &context.work())?;
     context.bars.clear();
     say(context, &args.attempt.display().to_string(), done.digest, done.already)
 }
 
 pub(super) fn salvage(args: &Salvage, context: &Context) -> Result<u8> {
-    let attempt = open_attempt(&args.attempt)?;
-    let mut options = SalvageOptions::new();
-    options.run = attempt.run;
-    options.name = attempt.name;
-    options.discard_root = args.discard_root;
-    let done = waystation_writer::salvage(&attempt.store, &options, &context.bars)?;
+    let done = operations::salvage(&args.attempt, args.discard_root, &context.work())?;
     context.bars.clear();
     say(context, &args.attempt.display().to_string(), done.digest, done.already)
 }

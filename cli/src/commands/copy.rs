@@ -3,17 +3,12 @@
 use serde_json::json;
 use waystation_format::Result;
 
-use super::{Context, refuse_run, target};
+use super::Context;
 use crate::args::Copy;
-use crate::output;
+use crate::{operations, output};
 
 pub(super) fn run(args: &Copy, context: &Context) -> Result<u8> {
-    let from = waystation_store::open_path(&args.checkpoint)?;
-    refuse_run(&from, &args.checkpoint)?;
-    let (parent, name) = target::parent_and_name(&args.to)?;
-    let was_there = std::fs::symlink_metadata(&args.to).is_ok();
-    let done = waystation_writer::copy_into(&from, &parent, &name, &context.bars);
-    let done = if was_there { done? } else { target::or_left_behind(&args.to, context, done)? };
+    let done = operations::copy(&args.checkpoint, &args.to, &context.work())?;
     context.bars.clear();
     let path = args.to.display().to_string();
     if context.json {

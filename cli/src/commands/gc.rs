@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use waystation_format::{Code, Error, Result};
-use waystation_writer::{Fate, GcItem, GcPolicy, Why};
+use waystation_writer::{Fate, GcItem, GcPolicy};
 
-use super::{Context, open_run};
+use super::Context;
 use crate::args::Gc;
+use crate::operations::{self, open_run, why};
 use crate::output;
 
 pub(super) fn run(args: &Gc, context: &Context) -> Result<u8> {
@@ -21,8 +21,7 @@ pub(super) fn run(args: &Gc, context: &Context) -> Result<u8> {
     let report = waystation_writer::gc(&run, &policy)?;
     let exit = report.items.iter().filter_map(failure).map(output::exit_code).max().unwrap_or(0);
     if context.json {
-        let items: Vec<Value> = report.items.iter().map(as_json).collect();
-        output::object(&json!({ "dry_run": args.dry_run, "items": items }))?;
+        output::object(&operations::gc_json(&report, args.dry_run))?;
         return Ok(exit);
     }
     if report.items.is_empty() {
@@ -48,35 +47,4 @@ pub(super) fn run(args: &Gc, context: &Context) -> Result<u8> {
 
 fn failure(item: &GcItem) -> Option<&Error> {
     if let Fate::Failed(error) = &item.fate { Some(error) } else { None }
-}
-
-fn why(why: Why) -> &'static str {
-    match why {
-        Why::Latest => "is the latest",
-        Why::Last => "is among the last",
-        Why::Every => "is a step to keep",
-        Why::NothingBetter => "is rejected, and there is nothing better",
-        Why::Pinned => "is pinned",
-        Why::Writing => "may still be written",
-        Why::Elsewhere => "is being removed by another keeper, or was until a minute ago",
-        Why::Committed => "was committed a moment ago",
-        Why::Damaged => "is damaged; look at it with verify",
-        Why::Older => "is older than those kept",
-        Why::Rejected => "is rejected",
-        Why::Succeeded => "is uncommitted, of an earlier timeline",
-        Why::Stale => "is uncommitted and untouched for long",
-        Why::Begun => "was being removed",
-        _ => "",
-    }
-}
-
-fn as_json(item: &GcItem) -> Value {
-    let (fate, error) = match &item.fate {
-        Fate::Kept => ("kept", None),
-        Fate::Removed => ("removed", None),
-        Fate::Left { .. } => ("left", None),
-        Fate::Failed(e) => ("failed", Some(output::error_json(e))),
-        _ => ("unknown", None),
-    };
-    json!({ "name": item.name, "fate": fate, "why": why(item.why), "error": error })
 }

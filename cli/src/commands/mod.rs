@@ -1,4 +1,4 @@
-//! One file a command, and what they share: how a path becomes a store or a checkpoint.
+//! One file a command: arguments to an operation, and its answer to a terminal.
 
 mod bench;
 mod cat;
@@ -14,19 +14,17 @@ mod order;
 mod reshard;
 mod rng;
 mod run_list;
-mod target;
 mod tour;
 mod verify;
 
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::Arc;
 
-use waystation_format::{Code, Error, Result, names};
+use waystation_format::{Error, Result};
 use waystation_reader::{Checkpoint, OpenOptions};
-use waystation_store::Store;
 
+use crate::Launcher;
 use crate::args::{Cli, Command};
+use crate::operations::{self, Work, cores};
 use crate::progress::Bars;
 
 /// What every command is given.
@@ -35,17 +33,31 @@ pub(crate) struct Context {
     pub(crate) json: bool,
     pub(crate) bars: Bars,
     pub(crate) threads: usize,
+    launcher: Option<Launcher>,
 }
 
 impl Context {
-    pub(crate) fn new(cli: &Cli) -> Self {
-        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    pub(crate) fn new(cli: &Cli, launcher: Option<Launcher>) -> Self {
         let threads = cli.threads.map_or_else(cores, usize::from).max(1);
-        Self { json: cli.json, bars: Bars::new(cli.quiet), threads }
+        Self { json: cli.json, bars: Bars::new(cli.quiet), threads, launcher }
+    }
+
+    /// For an operation: what this command was told, and the terminal.
+    fn work(&self) -> Work<'_> {
+        Work { threads: self.threads, watcher: &self.bars }
     }
 
     fn open_options(&self) -> OpenOptions {
-        OpenOptions::new().threads(self.threads)
+        self.work().open_options()
+    }
+
+    /// How to start this program again.
+    fn launcher(&self) -> Result<Launcher> {
+        let this = || {
+            let path = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
+            Ok(Launcher { path, arguments: Vec::new() })
+        };
+        self.launcher.clone().map_or_else(this, Ok)
     }
 }
 
@@ -77,61 +89,5 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<u8> {
 
 /// Opens a checkpoint. A path to a run gets the advice to resolve it first.
 fn open_checkpoint(path: &Path, context: &Context) -> Result<Checkpoint> {
-    let store = waystation_store::open_path(path)?;
-    let opened = Checkpoint::open_store(Arc::clone(&store), context.open_options());
-    opened.map_err(|error| {
-        // What is in it is looked at only when it cannot be opened.
-        match refuse_run(&store, path) {
-            Err(advice) if error.code() == Code::NotCommitted => advice,
-            _ => error.in_file(path.display().to_string()),
-        }
-    })
-}
-
-/// Refuses a run where a checkpoint or an attempt is meant.
-fn refuse_run(store: &Arc<dyn Store>, path: &Path) -> Result<()> {
-    let all = store.list()?;
-    let ours = all.iter().any(|listed| is_ours(&listed.name));
-    if !ours && all.iter().any(|l| names::parse_attempt_dir(&l.name).is_some()) {
-        let advice = "this is a run, not a checkpoint: expected one of its step-… directories, as \
-                      `waystation list` and `waystation latest` print";
-        return Err(Error::new(Code::BadArgument, advice).in_file(path.display().to_string()));
-    }
-    Ok(())
-}
-
-/// Whether a name stands in checkpoints and attempts only, never in a run.
-fn is_ours(name: &str) -> bool {
-    name == names::COMMIT || name == names::MANIFEST || names::parse_part(name).is_some()
-}
-
-/// Opens a run. A checkpoint in its place would look like a run without attempts.
-fn open_run(path: &Path) -> Result<Arc<dyn Store>> {
-    let run = waystation_store::open_path(path)?;
-    if run.list()?.iter().any(|listed| is_ours(&listed.name)) {
-        let advice = "this is a checkpoint, not a run: expected the directory that holds it";
-        return Err(Error::new(Code::BadArgument, advice).in_file(path.display().to_string()));
-    }
-    Ok(run)
-}
-
-/// The attempt at `path` and the run around it, when its name says that there is one.
-fn open_attempt(path: &Path) -> Result<Attempt> {
-    let store = waystation_store::open_path(path)?;
-    refuse_run(&store, path)?;
-    let real = std::fs::canonicalize(path).map_err(|e| Error::io("resolve", e))?;
-    let name = real.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    // A checkpoint that stands alone may have any name.
-    if names::parse_attempt_dir(name).is_none() {
-        return Ok(Attempt { store, run: None, name: None });
-    }
-    let (run, name) = waystation_store::parent_and_name(&real)?;
-    Ok(Attempt { store, run: Some(run), name: Some(name) })
-}
-
-/// A directory that is, or may become, a checkpoint.
-struct Attempt {
-    store: Arc<dyn Store>,
-    run: Option<Arc<dyn Store>>,
-    name: Option<String>,
+    operations::open_checkpoint(path, context.open_options())
 }

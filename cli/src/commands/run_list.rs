@@ -1,19 +1,19 @@
 //! `list` and `latest`: what a run holds.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use waystation_format::Result;
-use waystation_reader::{Listed, State, VerifyOptions, latest as latest_of, list as list_run};
+use waystation_reader::{State, VerifyOptions, latest as latest_of, list as list_run};
 
-use super::{Context, open_run};
+use super::Context;
 use crate::args::{Latest, List};
+use crate::operations::{self, open_run};
 use crate::output;
 
 pub(super) fn list(args: &List, context: &Context) -> Result<u8> {
     let run = open_run(&args.run)?;
     let all = list_run(&run)?;
     if context.json {
-        let attempts: Vec<Value> = all.iter().map(as_json).collect();
-        output::object(&json!({ "attempts": attempts }))?;
+        output::object(&json!({ "attempts": operations::list_json(&all) }))?;
         return Ok(0);
     }
     if all.is_empty() {
@@ -44,10 +44,9 @@ pub(super) fn list(args: &List, context: &Context) -> Result<u8> {
 }
 
 pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
-    let run = open_run(&args.run)?;
-    let found = latest_of(&run)?;
-    let path = args.run.join(&found.name).display().to_string();
-    for (name, why) in &found.skipped {
+    let found = operations::latest(&args.run)?;
+    let path = found.path.display().to_string();
+    for (name, why) in &found.latest.skipped {
         output::note(&format!("skipped {name}: {why}"));
     }
     let mut findings = Vec::new();
@@ -55,20 +54,12 @@ pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
         let options =
             VerifyOptions { quick: false, threads: context.threads, progress: &context.bars };
 
-        let report = waystation_reader::verify(&found.store, &options)?;
+        let report = waystation_reader::verify(&found.latest.store, &options)?;
         context.bars.clear();
         findings = report.findings;
     }
-    let skipped: Vec<Value> = found
-        .skipped
-        .iter()
-        .map(|(name, why)| json!({ "name": name, "error": output::error_json(why) }))
-        .collect();
     if context.json {
-        let mut object = json!({
-            "name": found.name, "path": path, "step": found.step,
-            "digest": found.digest.to_string(), "skipped": skipped,
-        });
+        let mut object = found.json();
         if args.verify
             && let Some(object) = object.as_object_mut()
         {
@@ -98,30 +89,4 @@ fn state_text(state: &State) -> String {
         State::Unreadable(e) => format!("unreadable: {e}"),
         _ => "unknown".to_owned(),
     }
-}
-
-fn as_json(listed: &Listed) -> Value {
-    let (state, error) = match &listed.state {
-        State::Complete { .. } => ("complete", None),
-        State::Uncommitted => ("uncommitted", None),
-        State::Deleted => ("deleted", None),
-        State::Damaged(e) => ("damaged", Some(e)),
-        State::Unsupported(e) => ("unsupported", Some(e)),
-        State::Unreadable(e) => ("unreadable", Some(e)),
-        _ => ("unknown", None),
-    };
-    let mut object = json!({
-        "name": listed.name, "step": listed.step, "timeline": listed.attempt.timeline, "attempt": listed.attempt.to_string(), "state": state,
-        "rejected": listed.marks.rejected, "pins": listed.marks.pins,
-    });
-    if let Some(map) = object.as_object_mut() {
-        if let State::Complete { digest, bytes } = &listed.state {
-            map.insert("digest".into(), json!(digest.to_string()));
-            map.insert("bytes".into(), json!(bytes));
-        }
-        if let Some(error) = error {
-            map.insert("error".into(), output::error_json(error));
-        }
-    }
-    object
 }

@@ -8,7 +8,7 @@ use waystation_tour::{Fault, Options, Program};
 
 use super::Context;
 use crate::args::Tour;
-use crate::output;
+use crate::{Launcher, output};
 
 /// Columns where there is no terminal.
 const COLUMNS: u16 = 80;
@@ -17,11 +17,10 @@ pub(super) fn run(args: &Tour, context: &Context) -> Result<u8> {
     if args.as_rank {
         return rank();
     }
+    let Launcher { path, mut arguments } = context.launcher()?;
+    arguments.extend(["tour", "--as-rank"].map(str::to_owned));
     let options = Options {
-        program: Program {
-            path: std::env::current_exe().map_err(|e| Error::io("find this program", e))?,
-            arguments: ["tour", "--as-rank"].map(str::to_owned).to_vec(),
-        },
+        program: Program { path, arguments },
         keep: args.keep.clone(),
         width: columns().into(),
         fault: args.fault.as_deref().map(fault).transpose()?,

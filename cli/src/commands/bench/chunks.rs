@@ -25,9 +25,9 @@ pub(super) fn run(args: &BenchChunks, context: &Context) -> Result<u8> {
     let tensors = args.count.div_ceil(u64::from(WRITERS));
     let scratch = Scratch::new(args.dir.as_deref())?;
     let attempt = build(&scratch.path, tensors, context)?;
-    let commit = in_fresh_process("commit", &attempt)?;
-    let validate = in_fresh_process("validate", &attempt)?;
-    let share = in_fresh_process("share", &attempt)?;
+    let commit = in_fresh_process("commit", &attempt, context)?;
+    let validate = in_fresh_process("validate", &attempt, context)?;
+    let share = in_fresh_process("share", &attempt, context)?;
     context.bars.clear();
     let chunks = tensors.saturating_mul(u64::from(WRITERS));
     let peak = commit.peak_bytes.max(validate.peak_bytes).max(share.peak_bytes);
@@ -151,9 +151,10 @@ fn count(checkpoint: &Checkpoint, from: Option<&str>, until: Option<&str>) -> Re
     Ok(found)
 }
 
-fn in_fresh_process(stage: &str, attempt: &Path) -> Result<Measured> {
-    let program = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
-    let output = Command::new(program)
+fn in_fresh_process(stage: &str, attempt: &Path, context: &Context) -> Result<Measured> {
+    let program = context.launcher()?;
+    let output = Command::new(program.path)
+        .args(program.arguments)
         .args(["--quiet", "bench", "stage", stage])
         .arg(attempt)
         .output()

@@ -4,13 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use waystation_format::{Code, Error, Result, Topology, identity, limits, names, rule};
-use waystation_reader::Progress;
 use waystation_store::Store;
-use waystation_writer::{CommitOptions, Committed, SessionPlan, make_attempt};
+use waystation_writer::{Committed, SessionPlan, make_attempt};
 
-use super::Context;
-use crate::args::Target;
-use crate::output;
+use super::Attempt;
+use super::{Deadline, Work, commit, place::is_ours};
+
+/// Where a new checkpoint goes.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'p> {
+    /// The directory to make; it must not exist.
+    Alone(&'p Path),
+    /// A run, made where it is not there: the checkpoint is made in it, of a new timeline.
+    InRun(&'p Path),
+}
 
 /// A directory that was just made, and what its writers agree on.
 pub(super) struct NewCheckpoint {
@@ -85,32 +92,27 @@ fn check_outside(path: &Path) -> Result<()> {
 /// Whether a directory is a checkpoint, or an attempt with at least one part. One that cannot be read is none.
 fn holds_parts(directory: &Path) -> bool {
     let store = waystation_store::open_path(directory);
-    store
-        .and_then(|store| store.list())
-        .is_ok_and(|all| all.iter().any(|l| super::is_ours(&l.name)))
+    store.and_then(|store| store.list()).is_ok_and(|all| all.iter().any(|l| is_ours(&l.name)))
 }
 
 /// Makes the directory, exclusively and durably.
 ///
 /// # Errors
 /// [`Code::Exists`] when it is there already, and what the store answers.
-pub(super) fn make(target: &Target, settings: Settings) -> Result<NewCheckpoint> {
-    if let Some(out) = &target.out {
-        let (parent, name) = parent_and_name(out)?;
-        // It stands alone, so no timeline precedes it; a run's directory beside it is no concern.
-        let store = waystation_store::make_durable(&*parent, &name)
-            .map_err(|e| e.in_file(out.display().to_string()))?;
-        let plan = plan(&store, &settings)?;
-        return Ok(NewCheckpoint {
-            store,
-            plan,
-            step: settings.step,
-            path: out.clone(),
-            run: None,
-        });
-    }
-    let path = target.run.clone().unwrap_or_default();
-    let run = open_or_make_run(&path)?;
+pub(super) fn make(target: Target<'_>, settings: Settings) -> Result<NewCheckpoint> {
+    let path = match target {
+        Target::Alone(out) => {
+            let (parent, name) = parent_and_name(out)?;
+            // It stands alone, so no timeline precedes it; a run's directory beside it is no concern.
+            let store = waystation_store::make_durable(&*parent, &name)
+                .map_err(|e| e.in_file(out.display().to_string()))?;
+            let plan = plan(&store, &settings)?;
+            let path = out.to_owned();
+            return Ok(NewCheckpoint { store, plan, step: settings.step, path, run: None });
+        }
+        Target::InRun(path) => path,
+    };
+    let run = open_or_make_run(path)?;
     let plan = plan(&run, &settings)?;
     let (name, store) = make_attempt(&run, &plan, settings.step, 0)?;
     Ok(NewCheckpoint {
@@ -127,18 +129,11 @@ impl NewCheckpoint {
     ///
     /// # Errors
     /// Those of [`waystation_writer::commit`].
-    pub(super) fn commit(&self, context: &Context) -> Result<Committed> {
-        if context.bars.cancelled() {
-            let message = "stopped before the commit: the attempt is not a checkpoint";
-            return Err(Error::new(Code::Interrupted, message));
-        }
-        let mut options = CommitOptions::default();
-        options.threads = context.threads;
-        if let Some((run, name)) = &self.run {
-            options.run = Some(Arc::clone(run));
-            options.name = Some(name.clone());
-        }
-        waystation_writer::commit(&self.store, &options, &context.bars)
+    pub(super) fn commit(&self, work: &Work<'_>) -> Result<Committed> {
+        work.go_on("stopped before the commit: the attempt is not a checkpoint")?;
+        let (run, name) = self.run.clone().unzip();
+        let attempt = Attempt { store: Arc::clone(&self.store), run, name };
+        commit(attempt, Deadline::default(), true, work)
     }
 }
 
@@ -156,11 +151,10 @@ fn plan(run: &Arc<dyn Store>, settings: &Settings) -> Result<SessionPlan> {
     Ok(plan)
 }
 
-/// Says, after a failure, what is left of a directory that this command made: a retry will meet it.
-pub(super) fn or_left_behind<T>(path: &Path, context: &Context, outcome: Result<T>) -> Result<T> {
+/// Says, after a failure, what is left of a directory that was made: a retry will meet it.
+pub(super) fn or_left_behind<T>(path: &Path, work: &Work<'_>, outcome: Result<T>) -> Result<T> {
     if outcome.is_err() && std::fs::symlink_metadata(path).is_ok() {
-        context.bars.clear();
-        output::note(&format!("left behind, and no checkpoint: {}", path.display()));
+        work.watcher.note(&format!("left behind, and no checkpoint: {}", path.display()));
     }
     outcome
 }
