@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use waystation_format::common::{Common, Topology, Version};
 use waystation_format::features::Features;
-use waystation_format::{Attempt, Code, Digest, Error, Result, limits, names, rule};
+use waystation_format::{Attempt, Code, Digest, Error, Incarnation, Result, limits, names, rule};
 use waystation_store::{Kind, Store};
+
+use crate::session;
 
 /// What all processes of a job know from its start: made by one, given to all (by the launcher or
 /// one broadcast).
@@ -55,6 +57,19 @@ impl SessionPlan {
             parent: None,
             block_bytes: limits::BLOCK_BYTES_DEFAULT,
         })
+    }
+
+    /// Whether every save of this plan could say what it says, for a plan that others made or changed.
+    ///
+    /// # Errors
+    ///
+    /// `bad-argument` for no writers; what the members break, as `bad-member` for a block length that is none.
+    pub fn check(&self) -> Result<()> {
+        if self.writers == 0 {
+            let message = "expected at least one writer, found 0";
+            return Err(Error::rule(Code::BadArgument, rule::PART_WRITER, message));
+        }
+        session::check_common(&self.common(0, 0), 0, Incarnation(0))
     }
 
     /// The attempt of the save of `step`, the job's save number `counter` (from 0).

@@ -52,6 +52,7 @@ mod decl;
 mod gather;
 mod gc;
 mod layout;
+mod many;
 mod marks;
 mod poison;
 mod put;

@@ -334,7 +334,7 @@ pub(crate) fn position(count: usize, limit: u64) -> Result<u32> {
 }
 
 /// A part that says nothing else says whether the common members are as they must be.
-fn check_common(common: &Common, writer: u32, inc: Incarnation) -> Result<()> {
+pub(crate) fn check_common(common: &Common, writer: u32, inc: Incarnation) -> Result<()> {
     let empty = PartContent {
         common: common.clone(),
         writer,

@@ -129,13 +129,28 @@ impl Writing {
     ///
     /// As [`write`](Self::write); `bad-argument` for another length than the chunk's.
     pub fn write_all(&self, id: ChunkId, bytes: &[u8]) -> Result<()> {
+        self.check_length(id, bytes)?;
+        self.write(id, 0, bytes)
+    }
+
+    /// Whether `bytes` are as many as the chunk's.
+    ///
+    /// # Errors
+    ///
+    /// `bad-argument` when not.
+    pub(crate) fn check_length(&self, id: ChunkId, bytes: &[u8]) -> Result<()> {
         let expected = self.chunk_bytes(id)?;
         if put::length(bytes) != expected {
             let message = format!("expected the chunk's {expected} bytes, found {}", bytes.len());
             return Err(Error::new(Code::BadArgument, message)
                 .in_tensor(self.placed(id)?.tensor.identity.key()));
         }
-        self.write(id, 0, bytes)
+        Ok(())
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.block_bytes
     }
 
     /// Takes the bytes of a chunk in order, in pieces of any length.

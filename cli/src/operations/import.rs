@@ -1,6 +1,5 @@
 //! A checkpoint from safetensors files or a Hugging Face directory.
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,11 +11,8 @@ use waystation_reader::reshard as sharing;
 use waystation_writer::{Committed, Session, SessionOptions, TensorDecl};
 
 use super::target::{NewCheckpoint, Settings};
-use super::{Target, Work, producer, target};
+use super::{Target, Work, attach, producer, target};
 use crate::foreign::{ForeignTensor, Model, open_regular};
-
-/// Bytes of an attachment in memory at once.
-const PIECE_BYTES: usize = 1 << 20;
 
 const STOPPED: &str = "stopped before the commit";
 
@@ -119,23 +115,6 @@ pub fn import(args: &Import<'_>, work: &Work<'_>) -> Result<Imported> {
     })
 }
 
-/// Gives the bytes of a file.
-fn attach(file: &Path, out: &mut dyn Write, work: &Work<'_>) -> Result<()> {
-    let name = |e: Error| e.in_file(file.display().to_string());
-    let (mut from, _) = open_regular(file)?;
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        work.go_on(STOPPED)?;
-        let read = match from.read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            read => read.map_err(|e| name(Error::io("read", e)))?,
-        };
-        let read = piece.get(..read).unwrap_or_default();
-        out.write_all(read).map_err(|e| name(Error::io("attach", e)))?;
-    }
-}
-
 fn check_attachments(model: &Model) -> Result<()> {
     let mut entries = Vec::with_capacity(model.attachments.len());
     for (path, file) in &model.attachments {
@@ -193,7 +172,7 @@ fn write(
             session.declare(decl)?;
         }
         for (path, file) in &model.attachments {
-            session.attach_with(path, &mut |out| attach(file, out, work))?;
+            attach(&mut session, path, file, work)?;
         }
     }
     let mut chunks = Vec::with_capacity(hand.len());

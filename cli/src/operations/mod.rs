@@ -1,6 +1,7 @@
 //! What commands do, as functions: paths in, data out. Knows nothing of command lines and prints
 //! nothing; what is for people to read on the way goes to a [`Watcher`].
 
+mod attach;
 mod commit;
 mod copy;
 mod export;
@@ -18,15 +19,16 @@ use waystation_format::part::Producer;
 use waystation_format::{Code, Error, Result};
 use waystation_reader::{NoProgress, OpenOptions, Progress};
 
+pub use attach::attach;
 pub use commit::{Deadline, commit, salvage};
 pub use copy::copy;
 pub use export::{Export, Exported, export};
 pub use import::{Import, Imported, import};
-pub(crate) use place::{Attempt, refuse_run};
-pub use place::{open_attempt, open_checkpoint, open_run};
+pub(crate) use place::refuse_run;
+pub use place::{Attempt, open_attempt, open_checkpoint, open_run};
 pub use reshard::reshard;
 pub use run::{Found, gc_json, latest, list_json, pin, reject, unpin, why};
-pub use target::Target;
+pub use target::{NewCheckpoint, Settings, Target, make, open_or_make_run};
 pub use verify::{Verified, verify};
 
 /// Who watches an operation.
@@ -78,6 +80,7 @@ pub fn cores() -> usize {
 }
 
 /// This program, as parts name it.
-fn producer() -> Producer {
+#[must_use]
+pub fn producer() -> Producer {
     Producer { name: "waystation".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }

@@ -20,34 +20,57 @@ pub enum Target<'p> {
 }
 
 /// A directory that was just made, and what its writers agree on.
-pub(super) struct NewCheckpoint {
-    pub(super) store: Arc<dyn Store>,
-    pub(super) plan: SessionPlan,
-    pub(super) step: u64,
-    pub(super) path: PathBuf,
+pub struct NewCheckpoint {
+    /// Its files.
+    pub store: Arc<dyn Store>,
+    /// What its writers agree on; its save is number 0.
+    pub plan: SessionPlan,
+    /// Its step.
+    pub step: u64,
+    /// Where it is.
+    pub path: PathBuf,
     /// The run around it and its name there.
     run: Option<(Arc<dyn Store>, String)>,
 }
 
 /// What the new checkpoint says of itself.
-pub(super) struct Settings {
-    pub(super) run_name: String,
-    pub(super) step: u64,
-    pub(super) writers: u32,
-    pub(super) topology: Topology,
-    pub(super) parent: Option<waystation_format::Digest>,
-    pub(super) block_bytes: Option<u64>,
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The run's name in the metadata.
+    pub run_name: String,
+    /// Its step.
+    pub step: u64,
+    /// Number of writers.
+    pub writers: u32,
+    /// The job's axes and their sizes.
+    pub topology: Topology,
+    /// The manifest digest of what it was made from.
+    pub parent: Option<waystation_format::Digest>,
+    /// Bytes of a block; `None` takes the default.
+    pub block_bytes: Option<u64>,
 }
 
 impl Settings {
+    /// Whether a checkpoint can say so.
+    ///
     /// # Errors
     /// Those of what no checkpoint can say, before a directory is made for it.
-    pub(super) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.step > limits::STEP {
             let message = format!("expected a step up to {}, found {}", limits::STEP, self.step);
             return Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message));
         }
-        identity::check_name(&self.run_name, "run name")
+        identity::check_name(&self.run_name, "run name")?;
+        let any = SessionPlan {
+            run: self.run_name.clone(),
+            timeline: 1,
+            nonce: [0; 16],
+            writers: self.writers,
+            topology: self.topology.clone(),
+            parent: self.parent,
+            block_bytes: self.block_bytes.unwrap_or(limits::BLOCK_BYTES_DEFAULT),
+        };
+        any.check()
     }
 }
 
@@ -65,7 +88,7 @@ pub(super) fn parent_and_name(path: &Path) -> Result<(Arc<dyn Store>, String)> {
 ///
 /// # Errors
 /// As [`parent_and_name`].
-pub(super) fn open_or_make_run(path: &Path) -> Result<Arc<dyn Store>> {
+pub fn open_or_make_run(path: &Path) -> Result<Arc<dyn Store>> {
     check_outside(path)?;
     waystation_store::open_or_make_path(path)
 }
@@ -99,7 +122,7 @@ fn holds_parts(directory: &Path) -> bool {
 ///
 /// # Errors
 /// [`Code::Exists`] when it is there already, and what the store answers.
-pub(super) fn make(target: Target<'_>, settings: Settings) -> Result<NewCheckpoint> {
+pub fn make(target: Target<'_>, settings: Settings) -> Result<NewCheckpoint> {
     let path = match target {
         Target::Alone(out) => {
             let (parent, name) = parent_and_name(out)?;
@@ -124,12 +147,18 @@ pub(super) fn make(target: Target<'_>, settings: Settings) -> Result<NewCheckpoi
     })
 }
 
+impl std::fmt::Debug for NewCheckpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewCheckpoint").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl NewCheckpoint {
     /// Commits it, once all writers are done.
     ///
     /// # Errors
     /// Those of [`waystation_writer::commit`].
-    pub(super) fn commit(&self, work: &Work<'_>) -> Result<Committed> {
+    pub fn commit(&self, work: &Work<'_>) -> Result<Committed> {
         work.go_on("stopped before the commit: the attempt is not a checkpoint")?;
         let (run, name) = self.run.clone().unzip();
         let attempt = Attempt { store: Arc::clone(&self.store), run, name };

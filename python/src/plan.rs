@@ -1,0 +1,237 @@
+//! What all processes of a job agree on, as Python has it and as text that one of them sends to the others.
+//!
+//! It knows the text's members. What they may be is checked by the writer's crate.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use waystation_cli::operations::{open_or_make_run, open_run};
+use waystation_format::json::{Encoder, Value};
+use waystation_format::{Code, Digest, Error, Topology, limits, names, rule};
+
+use crate::errors::{Result, usage};
+use crate::key;
+use crate::work;
+
+/// The members of a plan's text.
+const FORM: &str = "the text of a plan: an object of block_bytes, nonce, parent, run, timeline, topology and writers";
+
+/// What all processes of a job agree on once.
+#[pyclass(frozen, module = "waystation._core")]
+#[derive(Debug)]
+pub(crate) struct SessionPlan(pub(crate) waystation_writer::SessionPlan);
+
+#[pymethods]
+impl SessionPlan {
+    #[staticmethod]
+    #[pyo3(signature = (run_path, name, *, writers, topology = None, parent = None, block_bytes = None))]
+    fn next_in(
+        py: Python<'_>,
+        run_path: PathBuf,
+        name: String,
+        writers: u32,
+        topology: Option<&Bound<'_, PyAny>>,
+        parent: Option<&str>,
+        block_bytes: Option<u64>,
+    ) -> Result<Self> {
+        let topology = topology.map_or_else(|| Ok(Topology::default()), key::topology)?;
+        let parent = parent.map(digest).transpose()?;
+        let plan = work::short(py, || {
+            let checked = waystation_writer::SessionPlan {
+                run: name,
+                timeline: 1,
+                nonce: [0; 16],
+                writers,
+                topology,
+                parent,
+                block_bytes: block_bytes.unwrap_or(limits::BLOCK_BYTES_DEFAULT),
+            };
+            // What no save could say is refused before a run is made for it.
+            checked.check()?;
+            let run = open_or_make_run(&run_path)?;
+            let next = waystation_writer::SessionPlan::next_in(
+                &run,
+                checked.run.clone(),
+                writers,
+                checked.topology.clone(),
+            )?;
+            let (timeline, nonce) = (next.timeline, next.nonce);
+            Ok(waystation_writer::SessionPlan { timeline, nonce, ..checked })
+        })?;
+        Ok(Self(plan))
+    }
+
+    #[staticmethod]
+    fn from_json(json: &str) -> Result<Self> {
+        let value = Value::parse(json).map_err(|e| {
+            usage(format!("expected {FORM}, found what is no canonical JSON: {}", e.message()))
+        })?;
+        let plan = read(&value).ok_or_else(|| usage(format!("expected {FORM}, found others")))?;
+        plan.check()?;
+        Ok(Self(plan))
+    }
+
+    fn to_json(&self) -> String {
+        let plan = &self.0;
+        let mut json = Encoder::new();
+        json.begin_object();
+        json.member("block_bytes");
+        json.uint(plan.block_bytes);
+        json.member("nonce");
+        json.string(&hex(&plan.nonce));
+        json.member("parent");
+        match &plan.parent {
+            Some(parent) => json.string(&parent.to_string()),
+            None => json.null(),
+        }
+        json.member("run");
+        json.string(&plan.run);
+        json.member("timeline");
+        json.uint(plan.timeline.into());
+        json.member("topology");
+        json.begin_array();
+        for (axis, size) in &plan.topology.0 {
+            json.begin_array();
+            json.string(axis);
+            json.uint(*size);
+            json.end_array();
+        }
+        json.end_array();
+        json.member("writers");
+        json.uint(plan.writers.into());
+        json.end_object();
+        json.into_string()
+    }
+
+    fn attempt_name(&self, step: u64, counter: u64) -> Result<String> {
+        check_step(step)?;
+        Ok(names::attempt_dir(step, &self.0.attempt(step, counter)))
+    }
+
+    #[getter]
+    fn run(&self) -> &str {
+        &self.0.run
+    }
+
+    #[getter]
+    fn timeline(&self) -> u32 {
+        self.0.timeline
+    }
+
+    #[getter]
+    fn writers(&self) -> u32 {
+        self.0.writers
+    }
+
+    #[getter]
+    fn topology(&self) -> Vec<(String, u64)> {
+        self.0.topology.0.clone()
+    }
+
+    #[getter]
+    fn parent(&self) -> Option<String> {
+        self.0.parent.as_ref().map(ToString::to_string)
+    }
+
+    #[getter]
+    fn block_bytes(&self) -> u64 {
+        self.0.block_bytes
+    }
+
+    fn __repr__(&self) -> String {
+        let plan = &self.0;
+        format!(
+            "<SessionPlan of run {:?}, timeline {}, {} writers>",
+            plan.run, plan.timeline, plan.writers
+        )
+    }
+}
+
+/// Makes the directory of a save, durably, and gives its name.
+#[pyfunction]
+fn make_attempt(
+    py: Python<'_>,
+    run_path: PathBuf,
+    plan: &SessionPlan,
+    step: u64,
+    counter: u64,
+) -> Result<String> {
+    work::short(py, || {
+        let run = open_run(&run_path)?;
+        waystation_writer::make_attempt(&run, &plan.0, step, counter).map(|(name, _)| name)
+    })
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<SessionPlan>()?;
+    module.add_function(wrap_pyfunction!(make_attempt, module)?)
+}
+
+/// The manifest digest of a checkpoint.
+///
+/// # Errors
+/// `bad-argument` for what is none.
+pub(crate) fn digest(text: &str) -> Result<Digest> {
+    Digest::from_hex(text).ok_or_else(|| {
+        usage(format!("expected a digest of 64 lower-case hex digits, found {text:?}"))
+    })
+}
+
+fn check_step(step: u64) -> Result<()> {
+    if step > limits::STEP {
+        let message = format!("expected a step up to {}, found {step}", limits::STEP);
+        return Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message).into());
+    }
+    Ok(())
+}
+
+fn read(value: &Value) -> Option<waystation_writer::SessionPlan> {
+    let members = value.as_object().filter(|members| members.len() == 7)?;
+    let int = |name: &str| match members.get(name)? {
+        Value::Int(int) => Some(*int),
+        _ => None,
+    };
+    let str = |name: &str| match members.get(name)? {
+        Value::Str(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let parent = match members.get("parent")? {
+        Value::Null => None,
+        Value::Str(text) => Some(Digest::from_hex(text)?),
+        _ => return None,
+    };
+    let Value::List(axes) = members.get("topology")? else { return None };
+    let axis = |axis: &Value| match axis {
+        Value::List(pair) => match pair.as_slice() {
+            [Value::Str(name), Value::Int(size)] => Some((name.clone(), u64::try_from(*size).ok()?)),
+            _ => None,
+        },
+        _ => None,
+    };
+    Some(waystation_writer::SessionPlan {
+        run: str("run")?.to_owned(),
+        timeline: u32::try_from(int("timeline")?).ok()?,
+        nonce: unhex(str("nonce")?)?,
+        writers: u32::try_from(int("writers")?).ok()?,
+        topology: Topology(axes.iter().map(axis).collect::<Option<_>>()?),
+        parent,
+        block_bytes: u64::try_from(int("block_bytes")?).ok()?,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 16]> {
+    let lower = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !lower || pairs.len() != 16 || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
+        *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
