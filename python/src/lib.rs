@@ -10,9 +10,17 @@ mod json;
 mod key;
 mod mapped;
 mod order;
+mod plan;
+mod program;
 mod restore;
+mod rewrite;
+mod run;
+mod session;
+mod staging;
 mod walk;
+mod watch;
 mod work;
+mod writing;
 
 use pyo3::prelude::*;
 
@@ -21,5 +29,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint::register(module)?;
     mapped::register(module)?;
     order::register(module)?;
-    walk::register(module)
+    plan::register(module)?;
+    program::register(module)?;
+    rewrite::register(module)?;
+    run::register(module)?;
+    session::register(module)?;
+    staging::register(module)?;
+    walk::register(module)?;
+    writing::register(module)
 }

@@ -203,7 +203,9 @@ fn read(value: &Value) -> Option<waystation_writer::SessionPlan> {
     let Value::List(axes) = members.get("topology")? else { return None };
     let axis = |axis: &Value| match axis {
         Value::List(pair) => match pair.as_slice() {
-            [Value::Str(name), Value::Int(size)] => Some((name.clone(), u64::try_from(*size).ok()?)),
+            [Value::Str(name), Value::Int(size)] => {
+                Some((name.clone(), u64::try_from(*size).ok()?))
+            }
             _ => None,
         },
         _ => None,

@@ -13,10 +13,9 @@ use waystation_cli::Launcher;
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
     let python: Option<PathBuf> = py.import("sys")?.getattr("executable")?.extract()?;
-    let launcher = python.filter(|path| !path.as_os_str().is_empty()).map(|path| Launcher {
-        path,
-        arguments: ["-m", "waystation"].map(str::to_owned).to_vec(),
-    });
+    let launcher = python
+        .filter(|path| !path.as_os_str().is_empty())
+        .map(|path| Launcher { path, arguments: ["-m", "waystation"].map(str::to_owned).to_vec() });
     Ok(py.detach(|| waystation_cli::main(arguments.into_iter().skip(1), launcher)))
 }
 

@@ -168,15 +168,20 @@ impl Session {
         value_json: &str,
     ) -> Result<()> {
         let coordinate = key::coordinate(coordinate)?;
-        let value = Value::parse(value_json)
-            .map_err(|e| e.in_record(format!("{kind} {name}")))?;
+        let value = Value::parse(value_json).map_err(|e| e.in_record(format!("{kind} {name}")))?;
         let record = Record::new(kind, name, coordinate, &value)
             .map_err(|e| e.in_record(format!("{kind} {name}")))?;
         open(&mut self.lock(py))?.session.record(record);
         Ok(())
     }
 
-    fn omit(&self, py: Python<'_>, component: String, names: Vec<String>, reason: &str) -> Result<()> {
+    fn omit(
+        &self,
+        py: Python<'_>,
+        component: String,
+        names: Vec<String>,
+        reason: &str,
+    ) -> Result<()> {
         let reason = OmittedReason::from_id(reason).ok_or_else(|| {
             usage(format!("expected a reason of base, frozen, other, found {reason:?}"))
         })?;
@@ -311,7 +316,10 @@ fn declaration(
     })?;
     let mut tensor = TensorDecl::new(identity, dtype, &key::dims(shape, "a shape")?);
     tensor.axes = axes;
-    tensor.valid = valid.map(|valid| key::dims(valid, "a shape")).transpose()?.map(|valid| Dims::from_slice(&valid));
+    tensor.valid = valid
+        .map(|valid| key::dims(valid, "a shape"))
+        .transpose()?
+        .map(|valid| Dims::from_slice(&valid));
     tensor.block = block;
     tensor.native = native.unwrap_or_default().into_iter().map(named).collect();
     tensor.native.sort_by(|a, b| a.framework.cmp(&b.framework));

@@ -2,8 +2,6 @@
 //!
 //! It knows threads and watchers. It must not know what the work is.
 
-use std::sync::Mutex;
-
 use waystation_cli::operations::{Watcher, cores};
 use waystation_reader::Progress;
 

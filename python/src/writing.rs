@@ -68,7 +68,11 @@ impl Writing {
 }
 
 impl Writing {
-    pub(crate) fn new(writing: waystation_writer::Writing, chunks: Vec<ChunkId>, bytes: u64) -> Self {
+    pub(crate) fn new(
+        writing: waystation_writer::Writing,
+        chunks: Vec<ChunkId>,
+        bytes: u64,
+    ) -> Self {
         Self { writing: RwLock::new(Some(writing)), chunks, bytes }
     }
 }

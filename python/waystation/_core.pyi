@@ -129,7 +129,7 @@ class Session:
     @staticmethod
     def begin(path: str, plan: SessionPlan, step: int, counter: int, writer: int, *, threads: int | None = None,
               shard_bytes: int | None = None, check_state: bool = True) -> Session:
-        """Begins in the directory `path` that make_attempt made."""
+        """Begins in the directory `path` that make_attempt made; `name-disagrees` where it is that of another save."""
     @staticmethod
     def standing_alone(path: str, *, run: str, step: int, topology: Topology = (), parent: str | None = None,
                        block_bytes: int | None = None, threads: int | None = None, shard_bytes: int | None = None,
@@ -141,7 +141,7 @@ class Session:
     def chunk(self, key: KeyTuple, dtype: str, shape: Sequence[int], start: Sequence[int], extent: Sequence[int], *,
               axes: Sequence[int | None] | None = None, native: Sequence[tuple[str, Sequence[str | int]]] = (),
               valid: Sequence[int] | None = None, block: int | None = None) -> int:
-        """Says that this writer will write a box; the number is its place in `Writing.write`."""
+        """Says that this writer will write a box; the number (0, 1, …) is its place in `Writing.write`."""
     def alias(self, component: str, role: str, name: str, of: KeyTuple) -> None: ...
     def record(self, kind: str, name: str, coordinate: Sequence[tuple[str, int]], value_json: str) -> None: ...
     def omit(self, component: str, names: Sequence[str], reason: str) -> None: ...
@@ -159,13 +159,16 @@ class Writing:
     nbytes: int
     """Of all chunks."""
     def write(self, chunks: Sequence[tuple[int, Any]], *, threads: int | None = None, progress: Progress | None = None) -> None:
-        """Writes whole chunks. Data are read during the call only."""
+        """Writes whole chunks. Data are read during the call only, and each chunk is written once. After an interrupt the chunks
+        are not whole, and `finish` refuses."""
     def finish(self) -> str:
         """Makes all durable and writes the part; its file name."""
 
 def commit(path: str, *, run_path: str | None = None, name: str | None = None, deadline: float | None = None, poll: float = 0.2,
            check_state: bool = True, progress: Progress | None = None) -> tuple[str, bool]:
-    """Digest, and whether it was committed before. `deadline` in seconds; None looks once."""
+    """Digest, and whether it was committed before. `deadline` in seconds; None looks once.
+
+    Without `run_path` the run is the parent of a directory that has an attempt's name, and any other stands alone."""
 def verify_json(path: str, *, quick: bool = False, threads: int | None = None, progress: Progress | None = None) -> str:
     """As `waystation verify --json`."""
 def latest_json(run_path: str) -> str:
@@ -173,20 +176,31 @@ def latest_json(run_path: str) -> str:
 def list_json(run_path: str) -> str:
     """[{"name","step","attempt","state","bytes"?,"digest"?,"error"?,"rejected"?,"pins"}]; state as `waystation list --json`."""
 def gc_json(run_path: str, *, keep_last: int, keep_every: int | None = None, uncommitted_older_than: float | None = None,
-            dry_run: bool = False) -> str: ...
-def reject(path: str, reason: str) -> None: ...
+            dry_run: bool = False) -> str:
+    """{"dry_run","items":[{"name","fate","why","error"}]} as `waystation gc --json`; fate: kept, removed, left, failed."""
+def reject(path: str, reason: str) -> None:
+    """`exists` when it is rejected for another reason."""
 def pin(path: str, name: str) -> None: ...
 def unpin(path: str, name: str) -> None: ...
-def salvage(path: str, *, progress: Progress | None = None) -> str: ...
-def copy(source: str, out: str, *, progress: Progress | None = None) -> str: ...
-def reshard(source: str, out: str, *, writers: int, progress: Progress | None = None) -> str: ...
+def salvage(path: str, *, progress: Progress | None = None) -> str:
+    """The digest of what is committed then."""
+def copy(source: str, out: str, *, progress: Progress | None = None) -> str:
+    """The digest, which is the original's."""
+def reshard(source: str, out: str, *, writers: int, progress: Progress | None = None) -> str:
+    """The digest of the new checkpoint, whose parent the original is."""
 def copy_bytes(pairs: Sequence[tuple[Any, Any]], *, threads: int | None = None) -> None:
-    """Copies each source's bytes to the start of its destination, on many threads, without the GIL."""
+    """Copies the bytes of each (source, destination) to the start of the destination, on many threads, without the GIL. A
+    destination may be longer; it must not overlap anything else of the call."""
 def export(path: str, out: str, *, roles: Sequence[str] = ("param", "buffer"), component: str = "main",
            max_shard_bytes: int | None = None, single: bool = False, progress: Progress | None = None) -> str:
-    """As `waystation export`; the answer is what it prints with --json."""
+    """As `waystation export`; the answer is what it prints with --json. `out` is a directory that must not exist.
+
+    Keys are names without the component, which is the only one written. Aliases of what is written are left to the loader, who
+    finds them in the answer's `tied`. `single` writes nothing but one `model.safetensors` of any size, aliases written out,
+    without attachments."""
 def import_json(source: str, *, out: str | None = None, run_path: str | None = None, step: int = 0, writers: int = 1,
                 attach: Sequence[str] = (), progress: Progress | None = None) -> str:
-    """As `waystation import`."""
+    """As `waystation import`; the answer is what it prints with --json. One of `out` (a directory to make) and `run_path`."""
 def main(arguments: Sequence[str]) -> int:
-    """The program `waystation`; the exit status."""
+    """The program `waystation`, with its name first; the exit status. It prints to the process's standard output and error, and
+    takes over SIGINT, SIGTERM and SIGHUP for good: only for a process that does nothing else."""

@@ -12,6 +12,8 @@ use waystation_reader::Checkpoint;
 
 use super::{Work, open_checkpoint, target};
 
+/// Bytes of tensors in a file where nobody says how many.
+pub const EXPORT_SHARD_BYTES: u64 = 5_000_000_000;
 /// The one file of weights.
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";

@@ -22,7 +22,7 @@ use waystation_reader::{NoProgress, OpenOptions, Progress};
 pub use attach::attach;
 pub use commit::{Deadline, commit, salvage};
 pub use copy::copy;
-pub use export::{Export, Exported, export};
+pub use export::{EXPORT_SHARD_BYTES, Export, Exported, export};
 pub use import::{Import, Imported, import};
 pub(crate) use place::refuse_run;
 pub use place::{Attempt, open_attempt, open_checkpoint, open_run};
