@@ -1,0 +1,109 @@
+"""Whether what several ranks hold alike is alike.
+
+DCP stores one of several tensors of one name and drops the others unseen. Each rank digests what others may hold too and
+sends the digests along with the results of its writing; the coordinator compares them before it commits. It knows tensors
+and trees; it must not know files, nor which copy is stored.
+
+A digest finds copies that drifted apart. It is no proof against whoever wants two tensors to look alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor, Replicate
+
+from .. import arrays
+from .._json import canonical
+from ..errors import Error, error
+
+Place = tuple[str, tuple[int, ...]]
+"""A flat key and the start of the box."""
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What one rank holds that others may hold too; travels with the results of its writing."""
+
+    rank: int
+    of: Mapping[Place, int]
+
+
+def is_shared(tensor: torch.Tensor, size: int) -> bool:
+    """Whether other ranks should have the very same elements under this name."""
+    if isinstance(tensor, DTensor):
+        mesh = tensor.device_mesh
+        return any(isinstance(how, Replicate) and mesh.size(axis) > 1 for axis, how in enumerate(tensor.placements))
+    return size > 1
+
+
+def of_tensors(tensors: Iterable[tuple[Place, torch.Tensor]]) -> dict[Place, int]:
+    """Digests of tensors as they are here; those of host memory are taken on a few threads."""
+    named = list(tensors)
+    with ThreadPoolExecutor(max_workers=4) as threads:  # crc32 works without the interpreter's lock
+        return dict(zip((place for place, _ in named), threads.map(of_tensor, (tensor for _, tensor in named))))
+
+
+def of_tensor(tensor: torch.Tensor) -> int:
+    """Of dtype, shape and elements."""
+    head = zlib.crc32(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    if tensor.numel() == 0:
+        return head
+    if tensor.device.type == "cpu":
+        return zlib.crc32(arrays.as_bytes(tensor).data, head)
+    return zlib.crc32(_on_device(tensor), head)
+
+
+def of_tree(value: Any) -> int:
+    """Of a value tree."""
+    return int.from_bytes(hashlib.sha256(canonical(value).encode()).digest()[:8], "little")
+
+
+def compare(ranks: Iterable[Digests]) -> None:
+    """Raises `state-disagree` with keys and ranks where two ranks hold different things under one name."""
+    first: dict[Place, tuple[int, int]] = {}
+    apart: dict[str, set[int]] = {}
+    for one in ranks:
+        for place, digest in one.of.items():
+            known = first.setdefault(place, (digest, one.rank))
+            if known[0] != digest:
+                apart.setdefault(place[0], {known[1]}).add(one.rank)
+    if apart:
+        raise differ(apart)
+
+
+def differ(apart: Mapping[str, Iterable[int]], remedy: str | None = None) -> Error:
+    """The refusal, for key -> the ranks that have it and not alike."""
+    told = []
+    for key, ranks in sorted(apart.items())[:8]:
+        ordered = sorted(ranks)
+        told.append(f"{key!r} (rank {ordered[0]} and {'ranks' if len(ordered) > 2 else 'rank'} "
+                    f"{', '.join(map(str, ordered[1:9]))}{', …' if len(ordered) > 9 else ''})")
+    more = f" and {len(apart) - 8} more" if len(apart) > 8 else ""
+    return error(
+        "state-disagree",
+        f"ranks hold different things under one name, of which one only would be stored: {'; '.join(told)}{more}",
+        remedy=remedy or "Name them in SavePlanner(per_rank=[…]) if each rank has its own, or in SavePlanner(first_rank=[…]) if the "
+               "lowest rank's is meant; otherwise the ranks have drifted apart, and no checkpoint can be right.")
+
+
+def _on_device(tensor: torch.Tensor) -> bytes:
+    """A sum and an exclusive or over the tensor's bytes as integers, so that only sixteen bytes come to the host."""
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    whole = flat.numel() // 8 * 8
+    parts = [flat[:whole].view(torch.int64)] if flat.data_ptr() % 8 == 0 and whole else [flat]
+    if parts[0] is not flat and whole < flat.numel():
+        parts.append(flat[whole:])
+    digests = b""
+    for part in parts:
+        place = torch.arange(part.numel(), device=part.device).add_(1) if part.numel() <= 1 << 26 else 1
+        weighed = (part.to(torch.int64) * place).sum()
+        plain = part.to(torch.int64).sum()
+        digests += int(weighed.item()).to_bytes(8, "little", signed=True) + int(plain.item()).to_bytes(8, "little", signed=True)
+    return digests
