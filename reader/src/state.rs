@@ -10,4 +10,4 @@ mod stream;
 
 pub(crate) use cursor::{CanarySteps, Compared, check_cursor};
 pub(crate) use named::{expect_numbers, numbers, state_bytes};
-pub(crate) use stream::{check_stream, neutral};
+pub(crate) use stream::check_stream;

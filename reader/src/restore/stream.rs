@@ -12,7 +12,7 @@ use waystation_state::rng::{Engine, StreamState, canary, fork_seed};
 use super::report::{LEFT_OUT, Report};
 use super::{Place, RestoreOptions, Unfit, of_record};
 use crate::checkpoint::Checkpoint;
-use crate::state::{check_stream, neutral};
+use crate::state::check_stream;
 
 /// Outputs in the canary of a stream that was forked.
 const FORK_CANARY: usize = 4;
@@ -94,7 +94,7 @@ fn as_saved(
 ) -> Result<RestoredStream> {
     let stream = stream_of(record)?;
     // What is not restored is not looked into.
-    let known = match neutral(&stream, Vec::new()) {
+    let known = match StreamState::of_record(&stream, Vec::new()) {
         Ok(known) => {
             let state = check_stream(checkpoint, &stream).map_err(|e| of_record(e, &record.key))?;
             Ok(StreamState { state, ..known })
@@ -146,7 +146,7 @@ fn reshaped(
         }
     };
     // The state is not used, so its canary says nothing here; its caches would be.
-    let known = neutral(&restored.record, Vec::new()).map(|stream| stream.algorithm);
+    let known = StreamState::of_record(&restored.record, Vec::new()).map(|stream| stream.algorithm);
     let reason = match (restored.record.on_reshape, known, place) {
         // Also one of an engine that is not registered.
         (OnReshape::Require, ..) => {

@@ -6,6 +6,7 @@
 //! map, a `list` or `ndarray.tolist()` a list, a `tuple` a tuple (a list will do, as JSON knows no
 //! other).
 
+mod form;
 pub mod jax;
 pub mod mlx;
 pub mod numpy;
@@ -16,3 +17,5 @@ pub mod torch_cuda;
 pub mod torch_key;
 pub mod torch_mps;
 mod tree;
+
+pub use form::{Form, Native, Unsaid, one_word};

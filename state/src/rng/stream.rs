@@ -82,6 +82,28 @@ impl StreamState {
         })
     }
 
+    /// The stream of a record, whose state's bytes are `state`, wherever they stand.
+    ///
+    /// # Errors
+    ///
+    /// The reason, for an algorithm or cache that is not registered. Nothing else is checked.
+    pub fn of_record(record: &Stream, state: Vec<u8>) -> std::result::Result<Self, String> {
+        let algorithm = record
+            .known_algorithm()
+            .ok_or_else(|| format!("the algorithm {:?} is not registered", record.algorithm))?;
+        let mut caches = Vec::with_capacity(record.caches.len());
+        for cache in &record.caches {
+            let known = RngCache::from_id(&cache.kind);
+            let bits = known.and_then(|_| u64::from_str_radix(&cache.bits, 16).ok());
+            let bits =
+                bits.ok_or_else(|| format!("the cache {:?} is not registered", cache.kind))?;
+            caches.push(Cache { kind: cache.kind.clone(), bits });
+        }
+        let origin = record.origin.as_ref();
+        let initial_seed = origin.and_then(|origin| origin.initial_seed.as_ref()?.to_u64());
+        Ok(Self { algorithm, state, caches, initial_seed })
+    }
+
     /// The engine at this state.
     ///
     /// # Errors
