@@ -1,0 +1,154 @@
+"""Reading boxes of a checkpoint straight into live tensors, as one plan.
+
+Nothing is cast: the bytes of a box go to the memory of the tensor that they are for, or, where that is not one run of host
+memory, through a copy. Which box goes where was found and checked before; damage is found while reading, so after an
+error here what was being loaded is not to be trained with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from .. import arrays
+from ..errors import usage
+from ..key import Key
+from .boxes import boxes, plain
+from .report import Line, Report
+
+if TYPE_CHECKING:
+    from .. import _core
+    from ..checkpoint import Checkpoint
+
+MEMORY = 1 << 30
+"""Bytes of copies that one plan takes at a time; a single larger box is copied whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A box of a stored tensor and where it goes: `into` has its extent, any strides, on any device."""
+
+    key: Key
+    start: tuple[int, ...]
+    extent: tuple[int, ...]
+    into: torch.Tensor
+
+
+@dataclass(slots=True)
+class Pending:
+    """What a restore found and will do, before it touches anything.
+
+    `report` says how well each thing fits, `reads` which elements go where, `finish` what is done once they are there, in
+    order. `done` may check or follow up what several of them did.
+    """
+
+    report: Report = field(default_factory=Report)
+    reads: list[Read] = field(default_factory=list)
+    finish: list[Callable[[], None]] = field(default_factory=list)
+
+    def merge(self, other: Pending) -> None:
+        """Takes all of `other` in, after what is here."""
+        self.report.extend(other.report)
+        self.reads += other.reads
+        self.finish += other.finish
+
+    def run(self, ckpt: Checkpoint, *, strict: bool = True, progress: _core.Progress | None = None,
+            memory: int = MEMORY) -> list[Line]:
+        """Refuses with `not-exact` where the report stands against it; else reads all, finishes and gives the lines."""
+        self.report.raise_if_bad(strict)
+        load(ckpt, self.reads, progress=progress, memory=memory)
+        for step in self.finish:
+            step()
+        return self.report.lines
+
+
+def reads_of(key: Key, tensor: torch.Tensor) -> list[Read]:
+    """The reads that fill the elements of `tensor` on this rank with those of the stored tensor of its shape and dtype."""
+    plain(tensor, key.text)
+    return [Read(key, box.start, box.extent, box.data) for box in boxes(tensor, key.text)]
+
+
+def load(ckpt: Checkpoint, reads: Iterable[Read], *, progress: _core.Progress | None = None,
+         memory: int = MEMORY) -> None:
+    """Reads every box into its place: those that are one run of host memory in one plan with as many others as fit into
+    `memory` bytes of copies, the rest in further plans. Boxes that several tensors of one memory share are read once."""
+    direct, copied = _sorted_out(list(reads))
+    plans: list[list[tuple[Read, torch.Tensor]]] = [[]]
+    held = 0
+    for read in copied:
+        size = _nbytes(read)
+        if plans[-1] and held + size > memory:
+            plans.append([])
+            held = 0
+        held += size
+        plans[-1].append((read, read.into))
+    total = sum(map(_nbytes, direct)) + sum(map(_nbytes, copied))
+    done = 0
+    for number, plan in enumerate(plans):
+        through = [(read, torch.empty(into.shape, dtype=into.dtype)) for read, into in plan]
+        wants = [_want(read, read.into) for read in (direct if number == 0 else ())]
+        wants += [_want(read, copy) for read, copy in through]
+        if wants:
+            ckpt.core.read(wants, progress=None if progress is None else _from(progress, done, total))
+            done += sum(len(want[2]) for want in wants)
+        for read, copy in through:
+            _put(read, copy)
+
+
+def _want(read: Read, into: torch.Tensor) -> tuple[Key, tuple[Sequence[int], Sequence[int]], arrays.Bytes]:
+    return read.key, (read.start, read.extent), arrays.writable_bytes(into)
+
+
+def _put(read: Read, copy: torch.Tensor) -> None:
+    into = read.into
+    with torch.no_grad():
+        # Elements of an expanded tensor lie in one place: it is written once, and all must be equal.
+        for dim, (stride, size) in enumerate(zip(into.stride(), into.shape)):
+            if stride == 0 and size > 1:
+                first = copy.narrow(dim, 0, 1)
+                if not _same_bytes(copy, first.expand_as(copy)):
+                    raise usage(f"the live tensor is expanded along axis {dim}, and the stored elements differ along it",
+                                tensor=read.key.text)
+                into, copy = into.narrow(dim, 0, 1), first
+        into.copy_(copy)
+
+
+def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool((arrays.as_bytes(a) == arrays.as_bytes(b)).all())
+
+
+def _sorted_out(reads: list[Read]) -> tuple[list[Read], list[Read]]:
+    """Those that are read straight into their memory, which do not overlap, and those that go through a copy."""
+    direct: list[Read] = []
+    copied: list[Read] = []
+    seen: set[tuple[object, ...]] = set()
+    spans: list[tuple[int, int, Read]] = []
+    for read in reads:
+        into = read.into
+        same = (read.key, read.start, read.extent, into.data_ptr(), into.stride(), into.device)
+        if same in seen:
+            continue
+        seen.add(same)
+        if arrays.is_contiguous(into):
+            spans.append((into.data_ptr(), into.data_ptr() + _nbytes(read), read))
+        else:
+            copied.append(read)
+    end = 0
+    for first, last, read in sorted(spans, key=lambda span: span[:2]):
+        if first < end:
+            copied.append(read)
+        else:
+            direct.append(read)
+        end = max(end, last)
+    return direct, copied
+
+
+def _nbytes(read: Read) -> int:
+    return read.into.numel() * read.into.element_size()
+
+
+def _from(progress: _core.Progress, before: int, total: int) -> _core.Progress:
+    return lambda what, done, _: progress(what, before + done, total)

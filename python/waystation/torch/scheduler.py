@@ -1,0 +1,191 @@
+"""Schedules of learning rates: the whole state as a value, and what the format can say of it.
+
+The value is what is restored, so every later rate is what it would have been. The record of kind `schedule` says to others
+where the schedule stands and which rates are in force; where the specification computes that schedule to the same numbers
+it has the parameters too, and its canary then catches a schedule that was put to another position.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial as bound
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import tree
+from ..errors import Error, usage
+from ..records import Coordinate, Record, f64, tree_of
+from ..snapshot import Snapshot
+from .boxes import Ranks
+from .loading import Pending
+from .report import Report
+from .stored import Stored, Values
+
+if TYPE_CHECKING:
+    from .. import _core
+    from ..checkpoint import Checkpoint
+
+_KIND = "schedule"
+UNITS = ("optimizer_steps", "samples", "tokens", "epochs")
+
+
+def capture(scheduler: Any, *, name: str = "main", unit: str = "optimizer_steps", ranks: Ranks = Ranks(),
+            coordinate: Coordinate = ()) -> Snapshot:
+    """What this rank saves of a scheduler: `unit` is what one `step()` of it counts.
+
+    Anything with `state_dict` and `load_state_dict` is taken; a record of kind `schedule` is made where it also has
+    `last_epoch` and rates. Functions (`LambdaLR`) are not in a state dict and not saved: the live scheduler has its own.
+    Raises `bad-argument` for state that has no tree, with its place.
+    """
+    if unit not in UNITS:
+        raise usage(f"a schedule counts one of {', '.join(UNITS)}, not {unit!r}")
+    snapshot = Snapshot()
+    Values(snapshot, ranks).record(record_of(name), {"class": _class(scheduler), "state": _state(scheduler, name)},
+                                   coordinate)
+    position = getattr(scheduler, "last_epoch", None)
+    rates = _rates(scheduler)
+    if rates is not None and type(position) is int and position >= 0:
+        algorithm, parameters = _computed(scheduler, position, rates) or (f"torch.{_class(scheduler)}", None)
+        snapshot.records.append(Record(_KIND, name, {
+            "algorithm": algorithm,
+            "last_value": [_float(rate) for rate in rates],
+            "parameters": parameters,
+            "position": {"unit": unit, "value": position},
+        }, coordinate))
+    return snapshot
+
+
+def record_of(name: str) -> str:
+    """The name of the record of kind `value` that holds the whole state of a schedule."""
+    return f"torch.lr_scheduler/{name}"
+
+
+def plan(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", coordinate: Coordinate = ()) -> Pending:
+    """What loading into `scheduler` would do, and what stands against it; nothing is touched."""
+    stored = Stored.of(ckpt)
+    pending = Pending()
+    record = stored.record("value", record_of(name), coordinate) or stored.record("value", record_of(name))
+    if record is None:
+        pending.report.add(_KIND, name, "none", "the checkpoint has no state of such a scheduler", "missing")
+        return pending
+    try:
+        saved = tree.from_tree(tree_of(record), stored.ckpt.tensor)
+    except Error as why:
+        pending.report.add(_KIND, name, "none", why.message, "form")
+        return pending
+    if type(saved) is not dict or set(saved) != {"class", "state"}:
+        pending.report.add(_KIND, name, "none", "the record has another form than a scheduler's", "form")
+        return pending
+    if saved["class"] != _class(scheduler):
+        reason = f"{saved['class']} in the checkpoint, {_class(scheduler)} here"
+        pending.report.add(_KIND, name, "none", reason, "algorithm")
+        return pending
+    now, then = _shape(_state(scheduler, name)), _shape(saved["state"])
+    if now != then:
+        pending.report.add(_KIND, name, "none", f"made of {then} in the checkpoint, of {now} here", "form")
+        return pending
+    pending.report.add(_KIND, name, reason=_changed(_state(scheduler, name), saved["state"]))
+    pending.finish.append(bound(_load, scheduler, saved["state"]))
+    return pending
+
+
+def restore(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", strict: bool = True,
+            coordinate: Coordinate = (), progress: _core.Progress | None = None) -> Report:
+    """Loads a scheduler; its optimizer is loaded before it. Raises `not-exact` before it touches anything."""
+    stored = Stored.of(ckpt)
+    pending = plan(stored, scheduler, name=name, coordinate=coordinate)
+    pending.run(stored.ckpt, strict=strict, progress=progress)
+    return pending.report
+
+
+def _load(scheduler: Any, state: dict[str, Any]) -> None:
+    scheduler.load_state_dict(state)
+
+
+def _class(scheduler: Any) -> str:
+    return type(scheduler).__name__
+
+
+def _state(scheduler: Any, name: str) -> dict[str, Any]:
+    if not callable(getattr(scheduler, "state_dict", None)) or not callable(getattr(scheduler, "load_state_dict", None)):
+        raise usage(f"scheduler {name!r} is a {_class(scheduler)}, which has no state_dict and load_state_dict")
+    return dict(scheduler.state_dict())
+
+
+def _shape(state: Any) -> Any:
+    """What a nest of schedulers is made of: the numbers of those within each other, and of the groups they drive."""
+    inner = state.get("_schedulers") if isinstance(state, dict) else None
+    if isinstance(inner, (list, tuple)):
+        return [_shape(each) for each in inner]
+    rates = state.get("base_lrs") if isinstance(state, dict) else None
+    return len(rates) if isinstance(rates, (list, tuple)) else 0
+
+
+def _changed(now: dict[str, Any], saved: dict[str, Any]) -> str | None:
+    """What the schedule's own numbers were here and are as saved: those that do not move with steps."""
+    moving = {"last_epoch", "_step_count", "_last_lr", "_schedulers", "T_cur", "T_i", "best", "num_bad_epochs",
+              "cooldown_counter", "mode_worse"}
+    changed = [f"{member} was {now[member]!r} here and is {value!r} as saved" for member, value in saved.items()
+               if member not in moving and member in now and type(value) in (int, float, bool, str)
+               and now[member] != value]
+    return "; ".join(changed) or None
+
+
+def _rates(scheduler: Any) -> list[float | torch.Tensor] | None:
+    """The rates in force, one for each group."""
+    rates = getattr(scheduler, "_last_lr", None)
+    if isinstance(rates, (list, tuple)) and all(isinstance(rate, (int, float, torch.Tensor)) for rate in rates):
+        return list(rates)
+    return None
+
+
+def _float(rate: float | torch.Tensor) -> dict[str, str]:
+    if isinstance(rate, torch.Tensor):
+        value = float(rate.item())
+        return {"f32": _f32(value)} if rate.dtype == torch.float32 else f64(value)
+    return f64(float(rate))
+
+
+def _f32(value: float) -> str:
+    import struct
+
+    return struct.pack(">f", value).hex()
+
+
+def _computed(scheduler: Any, position: int, rates: Sequence[float | torch.Tensor]) -> tuple[str, Any] | None:
+    """The schedule of the specification that gives these rates, with its parameters; None where none does.
+
+    PyTorch steps from one rate to the next and so gathers rounding, and a loop may have set rates of its own: what is
+    claimed is compared with half of the bound that a reader allows.
+    """
+    kind = type(scheduler)
+    if (kind.__module__ != "torch.optim.lr_scheduler" or not all(type(rate) is float for rate in rates)
+            or not all(type(base) in (int, float) for base in scheduler.base_lrs)):
+        return None
+    bases = [float(base) for base in scheduler.base_lrs]
+    if kind.__name__ == "CosineAnnealingLR" and position <= scheduler.T_max:
+        algorithm, floors, total = "linear-warmup+cosine", [float(scheduler.eta_min)] * len(bases), scheduler.T_max
+    elif kind.__name__ == "LinearLR":
+        algorithm, total = "linear-warmup+linear", scheduler.total_iters
+        floors = [base * scheduler.end_factor for base in bases]
+        bases = [base * scheduler.start_factor for base in bases]
+    elif kind.__name__ == "PolynomialLR" and scheduler.power == 1:
+        algorithm, floors, total = "linear-warmup+linear", [0.0] * len(bases), scheduler.total_iters
+    else:
+        return None
+    if type(total) is not int or total <= 0 or len(rates) != len(bases):
+        return None
+    for rate, base, floor in zip(rates, bases, floors):
+        x = position / total
+        value = floor if x >= 1 else base + (floor - base) * x
+        if x < 1 and algorithm == "linear-warmup+cosine":
+            value = floor + (base - floor) * (1 + math.cos(math.pi * x)) / 2
+        allowed = abs(value) * 2**-40 + max(abs(base), abs(floor)) * 2**-48
+        if not abs(float(rate) - value) <= allowed / 2:
+            return None
+    return algorithm, {"map": [
+        ["base", {"list": [f64(base) for base in bases]}], ["floor", {"list": [f64(floor) for floor in floors]}],
+        ["warmup", 0], ["total", total],
+    ]}

@@ -1,0 +1,126 @@
+"""What a checkpoint holds, by what live objects ask for: names of a component, slots of a parameter, values.
+
+One pass over the metadata serves the model, the optimizers and the averages of one restore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import arrays, dtypes, tree
+from ..errors import NotFoundError
+from ..key import Key
+from ..records import Coordinate, Record, tree_of, value_tree
+from ..snapshot import Declared, Snapshot, owner_rank
+from .boxes import Ranks, Scope
+
+if TYPE_CHECKING:
+    from ..checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored tensor under a name: `key` is that of the tensor itself, also where the name is an alias."""
+
+    key: Key
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+    axes: tuple[int | None, ...] | None
+
+
+class Stored:
+    """The metadata of a checkpoint, indexed. `ckpt` is the checkpoint; nothing of its data is read here."""
+
+    def __init__(self, ckpt: Checkpoint) -> None:
+        self.ckpt = ckpt
+        self._named: dict[str, dict[tuple[str, Scope], Entry]] = {}
+        self._owned: dict[tuple[str, str, str], dict[tuple[str, Scope], dict[str | None, Entry]]] = {}
+        for entry in ckpt.core.entries():
+            key = Key.of(entry.key)
+            target = key if entry.of is None else Key.of(entry.of)
+            axes = None if entry.axes is None else tuple(entry.axes)
+            kept = Entry(target, key.role, entry.dtype, tuple(entry.shape), axes)
+            at = (key.name, key.scope)
+            if key.role in ("param", "buffer"):
+                self._named.setdefault(key.component, {})[at] = kept
+            else:
+                owned = self._owned.setdefault((key.role, key.owner or "", key.component), {})
+                owned.setdefault(at, {})[key.slot] = kept
+
+    @classmethod
+    def of(cls, source: Checkpoint | Stored) -> Stored:
+        """The index of a checkpoint, made now unless it is there."""
+        return source if isinstance(source, Stored) else cls(source)
+
+    def named(self, component: str) -> dict[tuple[str, Scope], Entry]:
+        """Params, buffers and aliases of a component, by name and scope."""
+        return self._named.get(component, {})
+
+    def owned(self, role: str, owner: str, component: str) -> dict[tuple[str, Scope], dict[str | None, Entry]]:
+        """The tensors of a role and owner: for each name and scope, by slot."""
+        return self._owned.get((role, owner, component), {})
+
+    def record(self, kind: str, name: str, coordinate: Coordinate = ()) -> Record | None:
+        """A record, None where the checkpoint has none of that kind, name and coordinate."""
+        try:
+            return self.ckpt.record(kind, name, coordinate)
+        except NotFoundError:
+            return None
+
+    def value(self, name: str, coordinate: Coordinate = ()) -> Any:
+        """The object of a record of kind `value`, with its tensors read. Raises `not-found`."""
+        record = self.ckpt.record("value", name, coordinate)
+        return tree.from_tree(tree_of(record), self.ckpt.tensor)
+
+
+class Values:
+    """Tensors within value trees of a snapshot being made: each gets an identity under the record's name."""
+
+    def __init__(self, into: Snapshot, ranks: Ranks, component: str = "main") -> None:
+        self._into, self._ranks, self._component = into, ranks, component
+
+    def record(self, name: str, obj: object, coordinate: Coordinate = ()) -> None:
+        """Adds a record of kind `value`. Raises `bad-argument` with the path of what has no tree."""
+        value = self.tree(name, obj)
+        self._into.records.append(value_tree(name, value, coordinate=coordinate))
+
+    def tree(self, name: str, obj: object) -> Any:
+        """The tree of an object; its tensors are called by their place in it, `name/state/0`."""
+        put = tree.TreeTensors(name, self._component)
+        made = tree.to_tree(obj, put)
+        holding = self._ranks.holding
+        for piece in put.pieces:
+            # A tensor without elements is declared by whoever is first, as one that another rank writes.
+            if owner_rank(piece.key, holding) == self._ranks.rank:
+                self._into.pieces.append(piece)
+            elif holding[0] == self._ranks.rank:
+                self._into.declared.append(Declared(piece.key, piece.dtype, piece.shape))
+        return made
+
+
+def like(entry: Entry, device: torch.device | str = "cpu") -> torch.Tensor:
+    """A new tensor of the stored shape and dtype, its elements undefined."""
+    dtype = dtypes.torch_dtype(entry.dtype)
+    shape = list(entry.shape)
+    pair = dtypes.per_element(entry.dtype)
+    if pair > 1:
+        shape[-1] //= pair
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
+def differs(entry: Entry, shape: tuple[int, ...], dtype: str) -> tuple[str, str] | None:
+    """The finding and its reason where a stored tensor has another shape or dtype than the live one."""
+    if entry.shape != shape:
+        return "shape", f"{list(entry.shape)} in the checkpoint, {list(shape)} here"
+    if entry.dtype != dtype:
+        return "dtype", f"{entry.dtype} in the checkpoint, {dtype} here; nothing is cast"
+    return None
+
+
+def dtype_of(tensor: torch.Tensor) -> str:
+    """The registry id of a tensor's elements."""
+    return arrays.dtype_of(tensor)
