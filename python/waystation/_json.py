@@ -11,7 +11,8 @@ _EXACT = 2**53 - 1
 
 
 def canonical(value: Any) -> str:
-    """The canonical text of None, booleans, integers within ±(2^53 − 1), strings, lists, tuples and dicts with string keys.
+    """The canonical text of a value: None, booleans, integers within ±(2^53 − 1), strings, lists, tuples, and dicts whose
+    keys are strings.
 
     Raises `bad-argument` for anything else, with the place.
     """
@@ -35,4 +36,4 @@ def _check(value: Any, at: str) -> None:
                 raise usage(f"at {at or '/'}: a member's name is a string, not {name!r}")
             _check(item, f"{at}/{name}")
     else:
-        raise usage(f"at {at or '/'}: {kind.__name__} is not of a JSON type that metadata hold; floats stand as their bits")
+        raise usage(f"at {at or '/'}: {kind.__name__} is no type of metadata; floats stand as their bits")

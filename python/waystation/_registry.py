@@ -236,20 +236,23 @@ REMEDIES: dict[str, str] = {
     "not-regular": "Something of another kind is there than the message expects.",
     "name-disagrees": "Give the directory back its name, or open it by path.",
     "bad-rng-state": (
-        "The stream cannot be restored: convert the framework's state to its canonical form, see `waystation rng convert`."
+        "The stream cannot be restored: convert the framework's state to its canonical form, see `waystation rng "
+        "convert`."
     ),
     "bad-position": "Save the count of records that completed optimizer steps consumed, within the epoch.",
     "dangling": "Save the parameter, declare it omitted, or leave its state out.",
     "state-disagree": "Take all state at one boundary of an optimizer step, after it and before the next.",
     "digest-mismatch": (
-        "Take the file from another copy; a manifest or page can be made again with `waystation salvage --discard-root`."
+        "Take the file from another copy; a manifest or page can be made again with `waystation salvage "
+        "--discard-root`."
     ),
     "crc-mismatch": "The data was damaged after it was written: take the file from another copy.",
     "crc-table-mismatch": "The shard was damaged after it was written: take the file from another copy.",
     "header-mismatch": "The shard was damaged or belongs to another attempt.",
     "nonzero-pad": "The shard was damaged after it was written: take the file from another copy.",
     "canary-mismatch": (
-        "The state is of another moment, another stream or another algorithm than the record says: do not resume from it."
+        "The state is of another moment, another stream or another algorithm than the record says: do not resume from "
+        "it."
     ),
     "not-committed": (
         "Take an older checkpoint; if all parts are there, `waystation commit` or `waystation salvage` finishes it."
@@ -269,7 +272,8 @@ REMEDIES: dict[str, str] = {
     "block-boundary": "Read it whole and quantise again.",
     "not-one-run": "Read the region into a buffer instead.",
     "not-exact": (
-        "Resume on the topology of the record's axes, offer its source or fingerprint, share on a number of ranks that divides the batch, or demand less; a stream or cursor can be left out by name."
+        "Resume on the topology of the record's axes, offer its source or fingerprint, share on a number of ranks that "
+        "divides the batch, or demand less; a stream or cursor can be left out by name."
     ),
     "limit": "The message names the limit.",
     "io": "See the system's message.",

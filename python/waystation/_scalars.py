@@ -68,7 +68,8 @@ def from_tree(name: str, tree: Any) -> Any:
         if type(whole) is not int:
             raise TypeError
         # Through bytes: a constructor of NumPy may wrap what does not fit.
-        return np.frombuffer(whole.to_bytes(kind.itemsize, "little", signed=kind.kind == "i"), kind.newbyteorder("<"))[0]
+        data = whole.to_bytes(kind.itemsize, "little", signed=kind.kind == "i")
+        return np.frombuffer(data, kind.newbyteorder("<"))[0]
     if kind.kind == "c":
         parts = tree["tuple"]
         if type(parts) is not list or len(parts) != 2:
@@ -106,9 +107,12 @@ def _bits(tree: Any, size: int) -> bytes:
 
 
 def _one(tree: Any, member: str, size: int) -> bytes:
-    if type(tree) is not dict or set(tree) != {member} or type(tree[member]) is not str or len(tree[member]) != 2 * size:
+    if type(tree) is not dict or set(tree) != {member}:
         raise ValueError
-    return bytes.fromhex(tree[member])
+    digits = tree[member]
+    if type(digits) is not str or len(digits) != 2 * size:
+        raise ValueError
+    return bytes.fromhex(digits)
 
 
 def _typed(name: str, tree: Any) -> dict[str, Any]:

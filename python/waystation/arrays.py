@@ -103,11 +103,11 @@ def plain_tensor(tensor: Any) -> None:
     torch = sys.modules["torch"]
     kind = type(tensor)
     if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        raise usage(f"{kind.__module__}.{kind.__qualname__} wraps other tensors: hand over its local parts, or the whole")
+        raise usage(f"{kind.__module__}.{kind.__qualname__} wraps other tensors: hand over its parts, or the whole")
     if tensor.layout != torch.strided:
         raise usage(f"a tensor of layout {tensor.layout} has no elements in a row: make it dense, or save its parts")
     if tensor.is_quantized:
-        raise usage(f"a tensor of {tensor.dtype} has scales beside its elements: save int_repr(), scales and zero points")
+        raise usage(f"a tensor of {tensor.dtype} has scales beside its elements: save int_repr(), scales and zeros")
     if tensor.device.type == "meta":
         raise usage("a tensor on the meta device has no elements")
 

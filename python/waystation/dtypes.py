@@ -103,7 +103,8 @@ def import_torch() -> Any:
         try:
             import torch
         except ImportError:
-            raise usage("this needs PyTorch, which is not installed", remedy="pip install 'waystation[torch]'") from None
+            remedy = "pip install 'waystation[torch]'"
+            raise usage("this needs PyTorch, which is not installed", remedy=remedy) from None
     return sys.modules["torch"]
 
 

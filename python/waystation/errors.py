@@ -74,8 +74,8 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         at = self.location
-        parts = (self.code, self.class_, self.message, self.remedy, at.file, at.offset, at.pointer, at.record, at.tensor,
-                 self.rule)
+        parts = (self.code, self.class_, self.message, self.remedy, at.file, at.offset, at.pointer, at.record,
+                 at.tensor, self.rule)
         return from_parts, parts, self.__dict__
 
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::Result;
 use crate::registry::Registry;
 use crate::spec::{self, Rule};
-use crate::{markdown, rust, schema};
+use crate::{markdown, python, rust, schema};
 
 /// Writes the generated files, or with `check` compares them.
 ///
@@ -31,6 +31,9 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
     }
     for (name, text) in schema::files(&registry)? {
         files.push((root.join("spec/schema").join(name), text));
+    }
+    for (name, text) in python::files(&registry) {
+        files.push((root.join("python/waystation").join(name), text));
     }
     for chapter in &chapters {
         match markdown::fill(&chapter.text, &registry, &rules) {

@@ -8,6 +8,7 @@
 mod example;
 mod generate;
 mod markdown;
+mod python;
 mod python_package;
 mod real_model;
 mod registry;

@@ -37,13 +37,31 @@ fn table(name: &str, registry: &Registry, rules: &[Rule]) -> Option<String> {
             registry.classes.iter().map(|c| [code(&c.id), c.meaning.clone(), c.exit.to_string()]),
         ),
         "dtypes" => rows(
-            &["dtype", "bits", "in a shard's header", "one element"],
+            &[
+                "dtype",
+                "bits",
+                "in a shard's header",
+                "one element",
+                "NumPy, ml_dtypes",
+                "PyTorch",
+                "DLPack code",
+            ],
             registry.dtypes.iter().map(|d| {
                 let header = match d.header {
                     HeaderForm::Own => code(&d.id),
                     HeaderForm::Bytes => "`U8`".to_owned(),
                 };
-                [code(&d.id), d.bits.to_string(), header, d.elements.clone()]
+                let called =
+                    |name: Option<&String>| name.map_or_else(String::new, |name| code(name));
+                [
+                    code(&d.id),
+                    d.bits.to_string(),
+                    header,
+                    d.elements.clone(),
+                    called(d.numpy.as_ref().or(d.ml_dtypes.as_ref())),
+                    called(d.torch.as_ref()),
+                    d.dlpack.to_string(),
+                ]
             }),
         ),
         "limits" => rows(

@@ -51,6 +51,12 @@ pub(crate) struct Dtype {
     pub(crate) bits: u32,
     pub(crate) header: HeaderForm,
     pub(crate) elements: String,
+    /// What NumPy, ml_dtypes and PyTorch call it; None where they have no such type.
+    pub(crate) numpy: Option<String>,
+    pub(crate) ml_dtypes: Option<String>,
+    pub(crate) torch: Option<String>,
+    /// DLPack's code of the type, without its bits.
+    pub(crate) dlpack: u8,
 }
 
 /// How a chunk of a dtype stands in a shard's header.
@@ -227,6 +233,11 @@ impl Registry {
         for code in &self.codes {
             if !self.classes.iter().any(|class| class.id == code.class) {
                 found.push(format!("code {}: no class {}", code.id, code.class));
+            }
+        }
+        for dtype in &self.dtypes {
+            if dtype.numpy.is_some() == dtype.ml_dtypes.is_some() {
+                found.push(format!("dtype {}: one of numpy and ml_dtypes", dtype.id));
             }
         }
         for slot in &self.slots {
