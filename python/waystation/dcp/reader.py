@@ -26,11 +26,13 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from .. import _core, arrays, dtypes, tree
 from ..errors import error, usage
 from ..key import Key
+from .boxes import check_box
 from .index import Index, Seat, Source, Step, Value, key_of
 
 _MEMORY = 1 << 30
@@ -160,6 +162,7 @@ class _Reading:
             stream.seek(0)
             self._planner.load_bytes(item, stream)
             return
+        self._check_box(item)
         target = self._planner.resolve_tensor(item).detach()
         if isinstance(source, Step):
             count = torch.tensor(source.count, dtype=dtypes.torch_dtype(source.stored_as.removesuffix("[]")))
@@ -193,6 +196,11 @@ class _Reading:
                 target.copy_(apart)
             self._planner.commit_tensor(item, target)
         self._wants, self._after, self._apart = [], [], 0
+
+    def _check_box(self, item: ReadItem) -> None:
+        whole = getattr(self._planner, "state_dict", {}).get(item.dest_index.fqn)
+        if isinstance(whole, DTensor):
+            check_box(whole, item.dest_index.offset or (), whole.to_local().shape, repr(item.dest_index.fqn))
 
     def _check(self, key: str, stored: torch.dtype, target: torch.Tensor) -> None:
         if stored != target.dtype and not self._cast:

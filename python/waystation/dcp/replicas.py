@@ -39,7 +39,8 @@ def is_shared(tensor: torch.Tensor, size: int) -> bool:
     """Whether other ranks should have the very same elements under this name."""
     if isinstance(tensor, DTensor):
         mesh = tensor.device_mesh
-        return any(isinstance(how, Replicate) and mesh.size(axis) > 1 for axis, how in enumerate(tensor.placements))
+        # On a slice of a larger mesh it is the same along the other axes of that.
+        return mesh.size() < size or any(isinstance(how, Replicate) and mesh.size(axis) > 1 for axis, how in enumerate(tensor.placements))
     return size > 1
 
 

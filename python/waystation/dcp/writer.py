@@ -20,7 +20,7 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, Stora
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner import SavePlanner as TorchSavePlanner
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from .. import _core, arrays, dtypes, records
@@ -29,9 +29,12 @@ from ..job import Job
 from ..key import Key
 from ..records import Record
 from ..snapshot import Alias, Declared, Omitted, Piece, Snapshot, owner_rank, write
+from ..torch import boxes
+from ..torch.slots import axes_of
 from ..tree import TreeTensors
 from ..waiting import commit_file, until
 from . import replicas, values
+from .boxes import check_box
 from .naming import VALUE_SLOT, Names, Optimizer
 from .planner import Assigned, Plan, SavePlanner, WriterMeta, assign
 
@@ -209,6 +212,7 @@ class _Contents:
         self._taken: dict[Key, str] = {}
         self._counted: set[str] = set()
         self._trees: dict[str, Any] = {}
+        self._params = self._param_shapes()
         for one in self.names.optimizers:
             self._optimizer(one)
         for number, item in enumerate(plan.items):
@@ -236,6 +240,13 @@ class _Contents:
                 return Assigned(frozenset(), owners, found.ties, found.omitted)
             return found
         return Assigned()
+
+    def _param_shapes(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        """(component, name) -> global shape, of the parameters that an optimizer has state for."""
+        if not self.names.optimizers:
+            return {}
+        tensors = ((self.names.key(key), value) for key, value in self.state_dict.items() if isinstance(value, torch.Tensor))
+        return {(key.component, key.name): tuple(value.shape) for key, value in tensors if key.role == "param"}
 
     def _lookup(self, key: str) -> object:
         return self.state_dict[key]
@@ -292,6 +303,9 @@ class _Contents:
             raise usage(f"the planner gives {type(found).__name__} for the tensor {key!r}")
         if isinstance(found, DTensor):
             found = found.to_local()
+        whole = self.state_dict.get(key)
+        if isinstance(whole, torch.Tensor):
+            check_box(whole, data.chunk.offsets, data.chunk.sizes, repr(key))
         if tuple(found.shape) != tuple(data.chunk.sizes):
             raise usage(f"{key!r}: the planner says a box of {list(data.chunk.sizes)} and gives {list(found.shape)}")
         identity = self._identity(key)
@@ -301,14 +315,15 @@ class _Contents:
             return
         try:
             dtype, scale = _element(found)
-            declared = Declared(identity, dtype, _scaled(data.size, scale), native=self.names.native(key))
+            declared = Declared(identity, dtype, _scaled(data.size, scale), self._axes(identity, data.size),
+                                self.names.native(key))
             if not found.numel() or not self._is_mine(key, identity):
                 # Shown all the same: of a tensor without elements, or whose writer fails, nothing would be known.
                 self.snapshot.declared.append(declared)
                 return
             piece = Piece(identity, dtype, declared.shape, _scaled(data.chunk.offsets, scale),
-                          _scaled(data.chunk.sizes, scale), found.detach(), native=declared.native)
-            arrays.plain_tensor(piece.data)
+                          _scaled(data.chunk.sizes, scale), found.detach(), declared.axes, declared.native)
+            boxes.plain(found, "it")
         except Error as why:
             raise usage(f"the tensor {key!r} cannot be stored: {why.message}", why.code, tensor=identity.text,
                         remedy=why.remedy) from why
@@ -323,13 +338,19 @@ class _Contents:
                         remedy="Give SavePlanner(naming=…) that tells them apart.")
         return identity
 
+    def _axes(self, identity: Key, shape: Sequence[int]) -> tuple[int | None, ...] | None:
+        """Which axes of its parameter those of an optimizer's slot follow."""
+        param = self._params.get((identity.component, identity.name)) if identity.role == "optimizer" else None
+        return None if param is None else axes_of(shape, param)
+
     def _is_mine(self, key: str, identity: Key) -> bool:
         """Whether this rank writes its copy; with collectives DCP has left only one of each in the plans."""
         if self.collective or (self.ours is not None and key in self.ours.own):
             return True
         tensor = self.state_dict.get(key)
         if isinstance(tensor, DTensor):
-            return _first_of_replicas(tensor)
+            holding = boxes.replicas(tensor, boxes.Ranks(self.save.writer, self.save.writers), repr(key))
+            return owner_rank(identity, holding) == self.save.writer
         return owner_rank(identity, range(self.save.writers)) == self.save.writer
 
     def _finish(self, compare: bool) -> None:
@@ -410,13 +431,6 @@ def _count(value: object) -> tuple[int, str] | None:
     if number == 0 and str(number).startswith("-"):
         return None
     return int(number), f"{dtypes.of_torch(value.dtype)}[]"
-
-
-def _first_of_replicas(tensor: DTensor) -> bool:
-    """Whether this rank is the first of those that hold the same box: a function of the mesh alone."""
-    coordinate = tensor.device_mesh.get_coordinate()
-    return coordinate is not None and all(at == 0 for at, how in zip(coordinate, tensor.placements)
-                                          if isinstance(how, Replicate))
 
 
 def _has_tensor(tree: Any) -> TypeGuard[Any]:
