@@ -6,6 +6,7 @@ a record says its decay, and a value how many updates there were as the framewor
 
 from __future__ import annotations
 
+import inspect
 import math
 from functools import partial as bound
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,7 @@ def _parts(average: nn.Module, name: str) -> tuple[nn.Module, torch.Tensor | Non
 
 def _decay(function: Any) -> float | None:
     """The decay of one of PyTorch's own averaging functions, which have it as a variable of that name."""
+    function = inspect.unwrap(function)
     if getattr(function, "__module__", None) != "torch.optim.swa_utils":
         return None
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()

@@ -75,6 +75,8 @@ def load(ckpt: Checkpoint, reads: Iterable[Read], *, progress: _core.Progress | 
          memory: int = MEMORY) -> None:
     """Reads every box into its place: those that are one run of host memory in one plan with as many others as fit into
     `memory` bytes of copies, the rest in further plans. Boxes that several tensors of one memory share are read once."""
+    source = ckpt._source
+    memory = memory if source.memory_budget is None else min(memory, source.memory_budget)
     direct, copied = _sorted_out(list(reads))
     plans: list[list[tuple[Read, torch.Tensor]]] = [[]]
     held = 0
@@ -92,7 +94,7 @@ def load(ckpt: Checkpoint, reads: Iterable[Read], *, progress: _core.Progress | 
         wants = [_want(read, read.into) for read in (direct if number == 0 else ())]
         wants += [_want(read, copy) for read, copy in through]
         if wants:
-            ckpt.core.read(wants, progress=None if progress is None else _from(progress, done, total))
+            source.core.read(wants, progress=None if progress is None else _from(progress, done, total))
             done += sum(len(want[2]) for want in wants)
         for read, copy in through:
             _put(read, copy)

@@ -74,7 +74,7 @@ def plan(ckpt: Checkpoint | Stored, model: nn.Module, *, component: str = "main"
     pending = Pending()
     report = pending.report
     have = stored.named(component)
-    omitted = _omitted(stored, component)
+    omitted = stored.omitted(component)
     live: set[str] = set()
     roots: dict[str, Entry] = {}
     users: dict[Key, list[str]] = {}
@@ -127,14 +127,14 @@ def restore(ckpt: Checkpoint | Stored, model: nn.Module, *, component: str = "ma
 def _plan_extra(stored: Stored, names: Names, component: str, coordinate: Coordinate, partial: bool,
                 pending: Pending) -> None:
     prefix = _extra(component, "")
-    saved = {record.name.removeprefix(prefix) for record in stored.ckpt.records()
-             if record.kind == "value" and record.name.startswith(prefix)}
+    saved = {record.name.removeprefix(prefix) for record in stored.ckpt.records("value")
+             if record.name.startswith(prefix)}
     for name, _, module in names.extra:
         record = stored.record("value", prefix + name, coordinate) or stored.record("value", prefix + name)
         if record is None:
             pending.report.add("value", prefix + name, "none", "the module has extra state, the checkpoint none", "missing")
             continue
-        state = stored.value(record.name, record.coordinate)
+        state = stored.ckpt.value(record.name, record.coordinate)
         pending.finish.append(bound(_set_extra, module, state))
         pending.report.add("value", record.name)
     for name in sorted(saved - {name for name, _, _ in names.extra}):
@@ -155,12 +155,6 @@ def _absent(report: Report, each: Named, omitted: dict[str, str], base: bool) ->
     else:
         report.add(each.role, each.name, "none", f"not saved: {why}; say base=True once it is loaded from elsewhere",
                    "missing")
-
-
-def _omitted(stored: Stored, component: str) -> dict[str, str]:
-    """Names that the save left out, with the reason."""
-    return {name: omitted.reason for omitted in stored.ckpt.omitted if omitted.component == component
-            for name in omitted.names}
 
 
 def _extra(component: str, module: str) -> str:

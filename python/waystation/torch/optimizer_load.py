@@ -188,7 +188,7 @@ class _Plan:
         record = record_of(self.name)
         for at in dict.fromkeys((self.coordinate, ())):
             if self.stored.record("value", record, at) is not None:
-                found = self.stored.value(record, at)
+                found = self.stored.ckpt.value(record, at)
                 return found if isinstance(found, dict) else {}
         return {}
 
@@ -291,7 +291,7 @@ class _Plan:
 
 
 def _only(stored: Stored, name: str) -> dict[str, Any] | None:
-    found = [record for record in stored.ckpt.records() if record.kind == _KIND and record.name == name]
+    found = stored.ckpt.records(_KIND, name)
     if len(found) > 1:
         raise usage(f"the checkpoint has {len(found)} records of optimizer {name!r}, of other places each",
                     remedy="Restore for a place first (waystation.resume) and pass record=restored.optimizers[name].")

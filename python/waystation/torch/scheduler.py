@@ -44,7 +44,7 @@ def capture(scheduler: Any, *, name: str = "main", unit: str = "optimizer_steps"
     snapshot = Snapshot()
     Values(snapshot, ranks).record(record_of(name), {"class": _class(scheduler), "state": _state(scheduler, name)},
                                    coordinate)
-    position = getattr(scheduler, "last_epoch", None)
+    position = _position(scheduler)
     rates = _rates(scheduler)
     if rates is not None and type(position) is int and position >= 0:
         algorithm, parameters = _computed(scheduler, position, rates) or (f"torch.{_class(scheduler)}", None)
@@ -119,7 +119,7 @@ def _shape(state: Any) -> Any:
     inner = state.get("_schedulers") if isinstance(state, dict) else None
     if isinstance(inner, (list, tuple)):
         return [_shape(each) for each in inner]
-    rates = state.get("base_lrs") if isinstance(state, dict) else None
+    rates = state.get("base_lrs", state.get("min_lrs")) if isinstance(state, dict) else None
     return len(rates) if isinstance(rates, (list, tuple)) else 0
 
 
@@ -131,6 +131,13 @@ def _changed(now: dict[str, Any], saved: dict[str, Any]) -> str | None:
                if member not in moving and member in now and type(value) in (int, float, bool, str)
                and now[member] != value]
     return "; ".join(changed) or None
+
+
+def _position(scheduler: Any) -> int | None:
+    """How often it was stepped: of schedulers that step together, as one of them counts."""
+    inner = getattr(scheduler, "_schedulers", None)
+    position = getattr(scheduler, "last_epoch", None)
+    return _position(inner[0]) if position is None and inner else position
 
 
 def _rates(scheduler: Any) -> list[float | torch.Tensor] | None:
@@ -161,10 +168,10 @@ def _computed(scheduler: Any, position: int, rates: Sequence[float | torch.Tenso
     claimed is compared with half of the bound that a reader allows.
     """
     kind = type(scheduler)
-    if (kind.__module__ != "torch.optim.lr_scheduler" or not all(type(rate) is float for rate in rates)
-            or not all(type(base) in (int, float) for base in scheduler.base_lrs)):
+    bases = list(getattr(scheduler, "base_lrs", ()))
+    if kind.__module__ != "torch.optim.lr_scheduler" or not all(type(each) in (int, float) for each in [*rates, *bases]):
         return None
-    bases = [float(base) for base in scheduler.base_lrs]
+    bases = [float(base) for base in bases]
     if kind.__name__ == "CosineAnnealingLR" and position <= scheduler.T_max:
         algorithm, floors, total = "linear-warmup+cosine", [float(scheduler.eta_min)] * len(bases), scheduler.T_max
     elif kind.__name__ == "LinearLR":

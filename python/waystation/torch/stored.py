@@ -5,6 +5,7 @@ One pass over the metadata serves the model, the optimizers and the averages of 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 from .. import arrays, dtypes, tree
 from ..errors import NotFoundError
 from ..key import Key
-from ..records import Coordinate, Record, tree_of, value_tree
+from ..records import Coordinate, Record, value_tree
 from ..snapshot import Declared, Snapshot, owner_rank
 from .boxes import Ranks, Scope
 
@@ -39,7 +40,7 @@ class Stored:
         self.ckpt = ckpt
         self._named: dict[str, dict[tuple[str, Scope], Entry]] = {}
         self._owned: dict[tuple[str, str, str], dict[tuple[str, Scope], dict[str | None, Entry]]] = {}
-        for entry in ckpt.core.entries():
+        for entry in ckpt._source.core.entries():
             key = Key.of(entry.key)
             target = key if entry.of is None else Key.of(entry.of)
             axes = None if entry.axes is None else tuple(entry.axes)
@@ -71,10 +72,11 @@ class Stored:
         except NotFoundError:
             return None
 
-    def value(self, name: str, coordinate: Coordinate = ()) -> Any:
-        """The object of a record of kind `value`, with its tensors read. Raises `not-found`."""
-        record = self.ckpt.record("value", name, coordinate)
-        return tree.from_tree(tree_of(record), self.ckpt.tensor)
+    def omitted(self, component: str) -> dict[str, str]:
+        """The parameters of a component that the save left out, each with the reason."""
+        said = json.loads(self.ckpt._source.core.manifest_json())["omitted"]
+        return {name: each["reason"] for each in said if each.get("component", "main") == component
+                for name in each["names"]}
 
 
 class Values:
