@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from . import arrays, dtypes
 from .errors import usage
 from .key import Key
+from .progress import beyond
 from .records import Record
 
 if TYPE_CHECKING:
@@ -183,8 +184,7 @@ def write(writing: _core.Writing, placed: Sequence[tuple[int, Piece]], *, thread
     def flush() -> None:
         nonlocal batch, copied, done
         if batch:
-            report = None if progress is None else _beyond(progress, done, total)
-            writing.write(batch, threads=threads, progress=report)
+            writing.write(batch, threads=threads, progress=beyond(progress, done, total))
             done += sum(data.nbytes for _, data in batch)
             batch, copied = [], 0
 
@@ -204,10 +204,6 @@ def write(writing: _core.Writing, placed: Sequence[tuple[int, Piece]], *, thread
 def owner_rank(key: Key, candidates: Sequence[int]) -> int:
     """Which of several ranks that hold the same tensor writes it: a function of the identity alone, the same everywhere."""
     return candidates[zlib.crc32(key.text.encode()) % len(candidates)]
-
-
-def _beyond(progress: _core.Progress, done: int, total: int) -> _core.Progress:
-    return lambda what, now, _: progress(what, done + now, total)
 
 
 def _product(numbers: Sequence[int]) -> int:
