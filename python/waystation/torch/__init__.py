@@ -24,20 +24,25 @@ from .counters import Progress
 from .data import CursorSource, DistributedSamplerCursor, ResumableSampler, digest_of_dataset, digest_of_files
 from .group import Place, TorchGroup, place
 from .opaque import StatefulLoaderCursor
+from .report import Line, Report
 from .rng import Off, PerRank, Shared, Streams
+from .state import TrainingState
 
 __all__ = [
     "CursorSource",
     "DistributedSamplerCursor",
+    "Line",
     "Off",
     "PerRank",
     "Place",
     "Progress",
+    "Report",
     "ResumableSampler",
     "Shared",
     "StatefulLoaderCursor",
     "Streams",
     "TorchGroup",
+    "TrainingState",
     "digest_of_dataset",
     "digest_of_files",
     "place",

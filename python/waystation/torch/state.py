@@ -1,0 +1,329 @@
+"""All that a PyTorch trainer needs to go on, as one thing that is captured and restored.
+
+It knows the parts of a training state, in which order they are put back, and that all is compared before anything is
+touched. What each part is made of is the business of its module; when to save, and where, is the manager's and the job's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, Union
+
+import torch
+from torch import nn
+
+from ..errors import error, usage
+from ..key import Key
+from ..records import Record
+from ..snapshot import Piece, Snapshot
+from . import ema as averages
+from . import model as modules
+from . import optimizer as optimization
+from . import optimizer_load, placing, replicas
+from . import scaler as scaling
+from . import scheduler as scheduling
+from .boxes import Ranks, Scope, boxes, global_shape, is_distributed
+from .boxes import replicas as ranks_with
+from .counters import Progress
+from .data import CursorSource, ResumableSampler
+from .group import Place, place as place_here
+from .loading import Pending
+from .names import names_of
+from .report import Line, Report
+from .rng import Streams
+from .stored import Stored, Values
+
+if TYPE_CHECKING:
+    from .. import _core
+    from ..checkpoint import Checkpoint
+    from ..job import Job
+    from ..manager import CheckpointManager
+
+__all__ = ["TrainingState"]
+
+T = TypeVar("T")
+Named = Union[T, Mapping[str, T], None]
+"""One of something, which is called "main", or several by name, or none."""
+
+
+class TrainingState:
+    """The whole state of a training, captured at the end of an optimizer step and restored before the next.
+
+    model         a module, or several by component, `{"main": generator, "critic": critic}`
+    optimizers, schedulers, scaler, ema
+                  one, or several by name; an optimizer's name is the owner of its tensors; of an average that cannot say its
+                  decay `(average, decay)`, and of several models the name of its component
+    data          by name, what says where training stands in it: `ResumableSampler`, `DistributedSamplerCursor`,
+                  `StatefulLoaderCursor`
+    rng           True for Python's, NumPy's and PyTorch's generators; see `waystation.torch.rng.Streams`
+    progress      counters; `Progress()` as given
+    masters       parameter to the tensor of higher precision that an optimizer updates
+    values        by name, anything else with `state_dict()` and `load_state_dict()`, the same on all ranks
+    place         where this process stands, `waystation.torch.place(mesh)`; as given, one axis "dp" of all ranks, or one
+                  process. The manager or job that saves must have the same topology
+    per_rank      names of parameters and buffers that differ between ranks though they share a name. All other plain
+                  tensors are the same on all ranks, and are written once; `DTensor`s say themselves what they are
+    check_replicas
+                  compare what several ranks hold before one of them writes it (`waystation.torch.replicas` says what it
+                  costs). Streams and other records are always compared
+
+    Gradients are not part of a state: capture it after `optimizer.step()`, not within an accumulation.
+    """
+
+    def __init__(self, model: nn.Module | Mapping[str, nn.Module], optimizers: Named[torch.optim.Optimizer] = None, *,
+                 schedulers: Named[Any] = None, scaler: Named[Any] = None, ema: Named[Any] = None,
+                 data: Mapping[str, CursorSource] | None = None, rng: bool | Mapping[str, object] = True,
+                 progress: Progress | None = None, masters: Mapping[torch.Tensor, torch.Tensor] | None = None,
+                 values: Mapping[str, Any] | None = None, place: Place | None = None, per_rank: Iterable[str] = (),
+                 check_replicas: bool = True) -> None:
+        self.models = _by_name(model)
+        self.optimizers = _by_name(optimizers)
+        self.schedulers = _by_name(schedulers)
+        self.scalers = _by_name(scaler)
+        self.averages = {name: one if isinstance(one, tuple) else (one, None) for name, one in _by_name(ema, "ema").items()}
+        self.data = dict(data or {})
+        self.progress = Progress() if progress is None else progress
+        self.masters = masters
+        self.values = dict(values or {})
+        self.place = place_here() if place is None else place
+        self.streams = Streams(rng, self.place)
+        self.check_replicas = check_replicas
+        self._per_rank = frozenset(per_rank)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        known = {each.name for model in self.models.values() for each in names_of(model).tensors}
+        unknown = self._per_rank - known
+        if unknown:
+            raise usage(f"per_rank names {sorted(unknown)}, which no parameter or buffer is called")
+        for name in self.values:
+            if name.startswith("torch."):
+                raise usage(f"values have names of their own, and {name!r} begins as those of this package do")
+
+    # Counting.
+
+    def step(self, *, samples: int | None = None, tokens: int = 0, skipped: bool = False,
+             data: Iterable[str] | None = None) -> None:
+        """Counts an optimizer step that is complete, and what it consumed.
+
+        `data` are the names of what it consumed a batch of; as given the one there is. `samples` are as given the items of
+        these. A step that the loss scaler `skipped` consumed its data too.
+        """
+        if data is None:
+            if len(self.data) > 1:
+                raise usage(f"expected data=(name, …): of {sorted(self.data)} any may have been consumed")
+            data = self.data
+        items = 0
+        for name in data:
+            if name not in self.data:
+                raise usage(f"expected one of the data {sorted(self.data)}, found {name!r}")
+            items += self.data[name].step()
+            epoch = getattr(self.data[name], "epoch", None)
+            if self.progress.epoch is not None and epoch is not None:
+                self.progress.epoch = epoch
+        self.progress.step(samples=items if samples is None else samples, tokens=tokens, skipped=skipped)
+
+    # Capturing.
+
+    def snapshot(self, step: int | None = None) -> Snapshot:
+        """What this rank writes of the state as it is now. Tensors are views: they are staged or written before they change.
+
+        In a job of several ranks all call it together: it compares what they share by one all_gather, and raises
+        `state-disagree` on all of them where that differs. Raises `bad-argument` for a `step` other than that of the
+        progress, and for what cannot be held without loss.
+        """
+        if step is not None and step != self.progress.optimizer_step:
+            raise usage(f"step {step} is to be saved, and {self.progress.optimizer_step} optimizer steps were counted: "
+                        "expected state.step() after each, and their number as the step")
+        group = self.place.group
+        snapshot = self._capture(self._ranks())
+        if group.size > 1:
+            self._compare(snapshot)
+        return snapshot
+
+    def save(self, target: Job | CheckpointManager, step: int | None = None, **more: Any) -> Any:
+        """Captures and saves: with a `Job` at once, with a `CheckpointManager` as that does. `step` is the progress's."""
+        from ..job import Job
+
+        number = self.progress.optimizer_step if step is None else step
+
+        def taken(job: Job) -> Snapshot:
+            if job.topology != self.place.topology:
+                raise usage(f"the state is of a job with the topology {self.place.topology}, and what saves it has "
+                            f"{job.topology}: expected topology=place.topology there, or place=… here")
+            return self.snapshot(number)
+
+        if isinstance(target, Job):
+            return target.save(taken(target), number, **more)
+        return target.save(number, lambda: taken(target.job), **more)
+
+    def _ranks(self, holders: tuple[int, ...] | None = None) -> Ranks:
+        return Ranks(self.place.group.rank, self.place.group.size, holders, self._scope)
+
+    def _scope(self, name: str) -> Scope:
+        return self.place.coordinate if name in self._per_rank else ()
+
+    def _capture(self, ranks: Ranks) -> Snapshot:
+        snapshot = self._tensors(ranks)
+        values = Values(snapshot, ranks)
+        for name, live in self.values.items():
+            values.record(name, live.state_dict())
+        snapshot.records.append(self.progress.record())
+        for name, source in self.data.items():
+            records, pieces = source.capture(name, self.place)
+            snapshot.records += records
+            snapshot.pieces += pieces
+        snapshot.records += self.streams.capture()
+        return snapshot
+
+    def _tensors(self, ranks: Ranks) -> Snapshot:
+        snapshot = Snapshot()
+        for component, model in self.models.items():
+            snapshot.merge(modules.capture(model, component=component, ranks=ranks))
+        for name, optimizer in self.optimizers.items():
+            snapshot.merge(optimization.capture(optimizer, self.models, name=name, ranks=ranks, masters=self.masters))
+        for name, (average, decay) in self.averages.items():
+            snapshot.merge(averages.capture(average, name=name, component=self._averaged(name), ranks=ranks, decay=decay))
+        for name, scheduler in self.schedulers.items():
+            snapshot.merge(scheduling.capture(scheduler, name=name, ranks=ranks))
+        for name, scaler in self.scalers.items():
+            snapshot.merge(scaling.capture(scaler, name=name))
+        return snapshot
+
+    def _averaged(self, name: str) -> str:
+        """The component that an average is one of: that of its name, where there are several."""
+        return name if name in self.models else "main"
+
+    def _compare(self, snapshot: Snapshot) -> None:
+        whole = len(self.place.topology)
+        shared = [record for record in snapshot.records if len(record.coordinate) < whole]
+        held: list[Piece] = []
+        if self.check_replicas:
+            alone = self._held_alone()
+            for piece in self._tensors(self._ranks((self.place.group.rank,))).pieces:
+                if not piece.key.scope and (piece.key.name, piece.shape, piece.start, piece.extent) not in alone:
+                    held.append(piece)
+        replicas.compare(self.place.group, held, shared)
+
+    def _held_alone(self) -> set[tuple[Any, ...]]:
+        """Boxes of parameters that no other rank has: neither they nor state of their shape is compared."""
+        alone: set[tuple[Any, ...]] = set()
+        ranks = self._ranks()
+        for model in self.models.values():
+            for each in names_of(model).tensors:
+                if is_distributed(each.tensor) and len(ranks_with(each.tensor, ranks, each.name)) == 1:
+                    shape = global_shape(each.tensor)
+                    alone.update((each.target, shape, box.start, box.extent) for box in boxes(each.tensor, each.name))
+        return alone
+
+    # Restoring.
+
+    def appraise(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
+                 leave_out: Iterable[str] = ()) -> Report:
+        """How well each part would be restored, and what stands against it; nothing is refused, nothing touched."""
+        out = frozenset(leave_out)
+        said, placed = self._placed(ckpt, streams, cursors, out)
+        pending = self._plan(Stored.of(ckpt), said)
+        pending.report.extend(placed.lines)
+        return pending.report
+
+    def restore(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact", leave_out: Iterable[str] = (),
+                strict: bool = True, iterators: Callable[[], object] | None = None,
+                progress: _core.Progress | None = None) -> Report:
+        """Puts all of a checkpoint back into the live objects, to the bit, and says of each part how well.
+
+        `streams` and `cursors` are the worst grades that are put up with (19.1): "fork" for streams of a job of another
+        shape, "opaque-same-topology" for loaders whose state only they understand, "none" to go on without. `leave_out`
+        are streams and cursors, by name, to go on without. Without `strict`, tensors and records that only one side has are
+        listed and passed over.
+
+        Everything is compared before anything is touched: what stands against it raises `not-exact` (`source-changed` for
+        other data, `canary-mismatch` and what reading the checkpoint answers), and leaves all as it was. Only damage that
+        is found in the data of a tensor while it is read leaves a state that is not to be trained with.
+
+        The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator draws
+        from them makes it there. In a job of several ranks each restores by itself.
+        """
+        out = frozenset(leave_out)
+        said, placed = self._placed(ckpt, streams, cursors, out)
+        placed.raise_if_bad(said)
+        stored = Stored.of(ckpt)
+        pending = self._plan(stored, said)
+        pending.report.extend(placed.lines)
+        pending.run(ckpt, strict=strict, progress=progress)
+        if said["progress"] is not None:
+            self.progress.put(said["progress"])
+        for name, value in placed.cursors.items():
+            self.data[name].put(value, ckpt.tensor)
+        if iterators is not None:
+            iterators()
+        self.streams.put(placed.streams, placed.natives)
+        self._watch(placed.natives)
+        return pending.report
+
+    def _placed(self, ckpt: Checkpoint, streams: str, cursors: str,
+                out: frozenset[str]) -> tuple[dict[str, Any], placing.Placed]:
+        said = placing.answer(ckpt, self.place, self.data, streams, cursors, out)
+        return said, placing.hold(said, self.streams, self.data, (streams, cursors), out)
+
+    def _plan(self, stored: Stored, said: dict[str, Any]) -> Pending:
+        """In the order of 19.2."""
+        ranks, pending = self._ranks(), Pending()
+        for component, model in self.models.items():
+            pending.merge(modules.plan(stored, model, component=component, ranks=ranks))
+        for name, optimizer in self.optimizers.items():
+            pending.merge(optimizer_load.plan(stored, optimizer, self.models, name=name, ranks=ranks,
+                                              record=said["optimizers"].get(name), masters=self.masters))
+        for name, (average, decay) in self.averages.items():
+            pending.merge(averages.plan(stored, average, name=name, component=self._averaged(name), ranks=ranks, decay=decay))
+        for name, scheduler in self.schedulers.items():
+            pending.merge(scheduling.plan(stored, scheduler, name=name))
+        for name, scaler in self.scalers.items():
+            pending.merge(scaling.plan(stored, scaler, name=name))
+        pending.report.extend(self._not_here(said))
+        for name, live in self.values.items():
+            if stored.record("value", name) is None:
+                pending.report.add("value", name, "none", "not in the checkpoint", "missing")
+                continue
+            pending.report.add("value", name)
+            pending.finish.append(partial(live.load_state_dict, stored.ckpt.value(name)))
+        if said["progress"] is None:
+            pending.report.add("progress", "main", "none", "not in the checkpoint", "missing")
+        else:
+            pending.report.add("progress", "main")
+        return pending
+
+    def _not_here(self, said: dict[str, Any]) -> Iterator[Line]:
+        """Records that nothing here takes."""
+        here: dict[str, Mapping[str, Any]] = {
+            "optimizer": self.optimizers, "ema": self.averages, "schedule": self.schedulers, "scaler": self.scalers}
+        for graded in said["report"]:
+            kind, name = graded["kind"], graded["name"]
+            if kind in here and name not in here[kind]:
+                yield Line(kind, name, "none", "in the checkpoint, not here", "unexpected")
+            elif kind == "value" and not name.startswith("torch.") and name not in self.values:
+                yield Line(kind, name, "none", "nothing here takes it")
+            elif kind not in here and kind not in ("value", "progress", "rng", "cursor", "uncaptured"):
+                yield Line(kind, name, "none", "a kind of record that is not known here")
+
+    def _watch(self, natives: Mapping[str, bytes]) -> None:
+        """Sees to it that nothing draws from PyTorch's generator between here and the first batch, in mid-epoch."""
+        if "torch" not in natives:
+            return
+        for name, source in self.data.items():
+            if getattr(source, "position", 0) and hasattr(source, "when_begun"):
+                source.when_begun = partial(self._untouched, natives["torch"], name)
+
+    def _untouched(self, native: bytes, name: str) -> None:
+        if not self.streams.is_as("torch", native):
+            raise error("not-exact", f"PyTorch's generator was drawn from between restore() and the first batch of {name!r}, "
+                                     "which in a run that was not interrupted nothing did in the middle of an epoch",
+                        rule="restore.order", remedy="A DataLoader draws when it is iterated over: give it a generator of its "
+                        "own, generator=data.generator; or draw what you draw before restore(), or in iterators=….")
+
+
+def _by_name(one: Named[T], alone: str = "main") -> dict[str, T]:
+    if one is None:
+        return {}
+    return dict(one) if isinstance(one, Mapping) else {alone: one}
