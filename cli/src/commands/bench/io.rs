@@ -28,6 +28,7 @@ pub(super) fn run(args: &BenchIo, context: &Context) -> Result<u8> {
     let progress: &dyn waystation_reader::Progress = &context.bars;
     progress.begin("bench io", u64::from(args.rounds));
     let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    let (mut write_seconds, mut read_seconds) = (Vec::new(), Vec::new());
     let mut out = vec![1_u8; arith::to_usize(TENSOR_BYTES, "buffer")?];
     for round in 0..args.rounds {
         if progress.cancelled() {
@@ -45,6 +46,7 @@ pub(super) fn run(args: &BenchIo, context: &Context) -> Result<u8> {
             plain = plain_write(&dir, tensors, &buffer, context.threads)?;
         }
         writes.push(plain / ours.seconds);
+        write_seconds.push(ours.seconds);
 
         // Once without measuring, so that both find the page cache warm.
         read(&ours.path, true, context.threads, tensors, &mut out)?;
@@ -57,6 +59,7 @@ pub(super) fn run(args: &BenchIo, context: &Context) -> Result<u8> {
             unverified = read(&ours.path, false, context.threads, tensors, &mut out)?;
         }
         reads.push(unverified / verified);
+        read_seconds.push(verified);
         std::fs::remove_dir_all(&dir).map_err(|e| Error::io("remove", e))?;
         progress.advance(1);
     }
@@ -67,6 +70,7 @@ pub(super) fn run(args: &BenchIo, context: &Context) -> Result<u8> {
         output::object(&json!({
             "bytes": bytes, "rounds": args.rounds, "threads": context.threads,
             "write_ratio": write, "write_ratios": writes, "read_ratio": read, "read_ratios": reads,
+            "write_seconds": write_seconds, "read_seconds": read_seconds,
         }))?;
     } else {
         output::line(&format!(
