@@ -24,7 +24,8 @@ pub(crate) struct SessionPlan(pub(crate) waystation_writer::SessionPlan);
 #[pymethods]
 impl SessionPlan {
     #[staticmethod]
-    #[pyo3(signature = (run_path, name, *, writers, topology = None, parent = None, block_bytes = None))]
+    #[pyo3(signature = (run_path, name, *, writers, topology = None, parent = None, block_bytes = None),
+        text_signature = "(run_path, name, *, writers, topology=(), parent=None, block_bytes=None)")]
     fn next_in(
         py: Python<'_>,
         run_path: PathBuf,

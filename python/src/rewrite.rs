@@ -53,14 +53,14 @@ fn reshard(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, out, *, roles = None, component = "main", max_shard_bytes = None, single = false,
+#[pyo3(signature = (path, out, *, roles = vec!["param".to_owned(), "buffer".to_owned()], component = "main", max_shard_bytes = None, single = false,
     progress = None))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 fn export(
     py: Python<'_>,
     path: PathBuf,
     out: PathBuf,
-    roles: Option<Vec<String>>,
+    roles: Vec<String>,
     component: &str,
     max_shard_bytes: Option<u64>,
     single: bool,
@@ -71,7 +71,7 @@ fn export(
         checkpoint: &path,
         out: &out,
         attachments: !single,
-        roles: &roles.unwrap_or_default(),
+        roles: &roles,
         component: Some(component),
         max_shard_bytes: max_shard_bytes.unwrap_or(most),
     };

@@ -70,7 +70,8 @@ impl Session {
 
     #[staticmethod]
     #[pyo3(signature = (path, *, run, step, topology = None, parent = None, block_bytes = None, threads = None,
-        shard_bytes = None, check_state = true))]
+        shard_bytes = None, check_state = true),
+        text_signature = "(path, *, run, step, topology=(), parent=None, block_bytes=None, threads=None, shard_bytes=None, check_state=True)")]
     #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn standing_alone(
         py: Python<'_>,
@@ -102,7 +103,7 @@ impl Session {
         Ok(Self::new(session, options))
     }
 
-    #[pyo3(signature = (key, dtype, shape, *, axes = None, native = None, valid = None, block = None))]
+    #[pyo3(signature = (key, dtype, shape, *, axes = None, native = Vec::new(), valid = None, block = None))]
     #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn declare(
         &self,
@@ -111,7 +112,7 @@ impl Session {
         dtype: &str,
         shape: &Bound<'_, PyAny>,
         axes: Option<Vec<Option<u8>>>,
-        native: Option<Names>,
+        native: Names,
         valid: Option<&Bound<'_, PyAny>>,
         block: Option<u64>,
     ) -> Result<()> {
@@ -119,7 +120,7 @@ impl Session {
         Ok(open(&mut self.lock(py))?.session.declare(&tensor)?)
     }
 
-    #[pyo3(signature = (key, dtype, shape, start, extent, *, axes = None, native = None, valid = None, block = None))]
+    #[pyo3(signature = (key, dtype, shape, start, extent, *, axes = None, native = Vec::new(), valid = None, block = None))]
     #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn chunk(
         &self,
@@ -130,7 +131,7 @@ impl Session {
         start: &Bound<'_, PyAny>,
         extent: &Bound<'_, PyAny>,
         axes: Option<Vec<Option<u8>>>,
-        native: Option<Names>,
+        native: Names,
         valid: Option<&Bound<'_, PyAny>>,
         block: Option<u64>,
     ) -> Result<usize> {
@@ -304,7 +305,7 @@ fn declaration(
     dtype: &str,
     shape: &Bound<'_, PyAny>,
     axes: Option<Vec<Option<u8>>>,
-    native: Option<Names>,
+    native: Names,
     valid: Option<&Bound<'_, PyAny>>,
     block: Option<u64>,
 ) -> Result<TensorDecl> {
@@ -321,7 +322,7 @@ fn declaration(
         .transpose()?
         .map(|valid| Dims::from_slice(&valid));
     tensor.block = block;
-    tensor.native = native.unwrap_or_default().into_iter().map(named).collect();
+    tensor.native = native.into_iter().map(named).collect();
     tensor.native.sort_by(|a, b| a.framework.cmp(&b.framework));
     Ok(tensor)
 }

@@ -80,7 +80,8 @@ impl Settings {
 /// # Errors
 /// [`Code::BadArgument`] for a path in a checkpoint or attempt, and what the store answers.
 pub(super) fn parent_and_name(path: &Path) -> Result<(Arc<dyn Store>, String)> {
-    check_outside(path)?;
+    // What is there already is refused as such, whatever it is.
+    check_outside(path.parent().unwrap_or(path))?;
     waystation_store::parent_and_name(path)
 }
 
