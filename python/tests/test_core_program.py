@@ -41,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     session = _core.Session.standing_alone(str(place / "ckpt"), run="demo", step=7)
     chunk = session.chunk(key, "F32", (1000, 300), (0, 0), (1000, 300))
     session.record("progress", "main", (), '{"optimizer_step":7}')
-    session.attach("größe.txt", b"hello")
+    session.attach("words.txt", b"hello")
     writing = session.lay_out()
     writing.write([(chunk, np.arange(300_000, dtype=np.float32).view(np.uint8))])
     writing.finish()
