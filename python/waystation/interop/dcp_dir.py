@@ -17,7 +17,7 @@ from ..errors import Error, Location, error
 from . import dcp_metadata
 from .archive import Files, Source
 from .dcp_metadata import Box, Span, StoredTensor, StoredValue
-from .intake import Bytes, Fill, Imported, Target, take_in
+from .intake import MEMORY, Bytes, Fill, Imported, Target, take_in
 from .refusal import Place, refuse
 from .state import Entries, Part, Tensor, Value, array_tensor, snapshot_of
 from .torch_file import need_trust, plain
@@ -42,6 +42,7 @@ def import_dcp(
     skip_unreadable: bool = False,
     verify_crc: bool = True,
     trust_links: bool = False,
+    memory: int = MEMORY,
     threads: int | None = None,
     progress: _core.Progress | None = None,
 ) -> Imported:
@@ -71,7 +72,8 @@ def import_dcp(
             entries, step=step, naming=naming, buffers=frozenset(buffers),
             refused=None if skip_unreadable else lambda why: refusal_of(why, Place(folder)),
         )  # fmt: skip
-        path, digest = take_in(made.snapshot, target, source=folder, threads=threads, progress=progress)
+        path, digest = take_in(made.snapshot, target, source=folder, threads=threads, memory=memory,
+                               progress=progress)
     return Imported(path, digest, step, len(metadata.tensors), made.snapshot.nbytes, made.values, tuple(made.skipped))
 
 

@@ -17,7 +17,7 @@ from ..dcp.naming import Naming
 from ..errors import Error, usage
 from ..key import Key
 from .archive import Files
-from .intake import Bytes, Fill, Imported, Target, take_in
+from .intake import MEMORY, Bytes, Fill, Imported, Target, take_in
 from .pickle_machine import Inert
 from .refusal import refuse
 from .state import Entries, Part, Tensor, Value, array_tensor, snapshot_of
@@ -43,6 +43,7 @@ def import_torch_file(
     skip_unreadable: bool = False,
     verify_crc: bool = True,
     max_expanded_bytes: int = MAX_EXPANDED,
+    memory: int = MEMORY,
     threads: int | None = None,
     progress: _core.Progress | None = None,
 ) -> Imported:
@@ -74,10 +75,11 @@ def import_torch_file(
         if not skip_unreadable:
             reader.all_known(entries)
         made = snapshot_of(
-            entries, step=step, naming=naming or _model_naming(root, model_key), buffers=frozenset(buffers),
+            entries, step=step, naming=naming or _model_naming(root, model_key, frozenset(buffers)), buffers=frozenset(buffers),
             refused=None if skip_unreadable else lambda why: refusal_of(why, file.place),
         )  # fmt: skip
-        path, digest = take_in(made.snapshot, target, source=os.fspath(source), threads=threads, progress=progress)
+        path, digest = take_in(made.snapshot, target, source=os.fspath(source), threads=threads, memory=memory,
+                               progress=progress)
     tensors = sum(isinstance(said, Tensor) for _, said in entries.values())
     nbytes = made.snapshot.nbytes
     return Imported(path, digest, step, tensors, nbytes, made.values, tuple(made.skipped))
@@ -182,7 +184,7 @@ def plain(leaf: object) -> object:
     return None
 
 
-def _model_naming(root: dict[object, object], model_key: str | None) -> Naming | None:
+def _model_naming(root: dict[object, object], model_key: str | None, buffers: frozenset[str]) -> Naming | None:
     """Parameters for what stands under the model's key; the rules of DCP's naming know only `model`."""
     if model_key is not None and not isinstance(root.get(model_key), dict):
         raise usage(f"`model_key` is {model_key!r}, and the file has no mapping of that name")
@@ -191,7 +193,10 @@ def _model_naming(root: dict[object, object], model_key: str | None) -> Naming |
         return None
 
     def naming(path: Any) -> Key | None:
-        return Key.param(".".join(map(str, path[1:]))) if len(path) > 1 and path[0] == found else None
+        if len(path) < 2 or path[0] != found:
+            return None
+        name = ".".join(map(str, path[1:]))
+        return Key.buffer(name) if name in buffers else Key.param(name)
 
     return naming
 

@@ -141,13 +141,15 @@ def find(module: str, name: str) -> Inert | None:
     return _TABLE.get((module, name))
 
 
-def persistent(reference: object) -> StorageRef:
+def persistent(reference: object) -> StorageRef | Unknown:
     """The storage that a pickle of `torch.save` refers to."""
     if not isinstance(reference, tuple) or len(reference) != 5 or reference[0] != "storage":
         raise ValueError("a reference to something that is no storage")
     kind, key, _location, count = reference[1:]
     if not isinstance(key, str) or not _is_count(count):
         raise ValueError("a storage without a name or a length")
+    if isinstance(kind, Unknown):
+        return Unknown(kind.name)
     if not isinstance(kind, _StorageKind):
         raise ValueError("a storage of an unknown class")
     return StorageRef(key, kind.dtype, count)
@@ -172,7 +174,11 @@ def _counts(value: object, what: str) -> tuple[int, ...]:
     return numbers
 
 
-def _rebuild(storage: object, offset: object, size: object, stride: object, dtype: object = None) -> TensorRef:
+def _rebuild(
+    storage: object, offset: object, size: object, stride: object, dtype: object = None, metadata: object = None
+) -> TensorRef | Unknown:
+    if isinstance(storage, Unknown):
+        return Unknown(storage.name)
     if not isinstance(storage, StorageRef):
         raise ValueError("a tensor without a storage")
     kind = storage.dtype if dtype is None else dtype
@@ -185,28 +191,25 @@ def _rebuild(storage: object, offset: object, size: object, stride: object, dtyp
         raise ValueError("a tensor's size and stride have different lengths")
     if math.prod(number for number in sizes if number) > _ELEMENTS:
         raise ValueError("a tensor of more elements than can be")
-    return TensorRef(storage, kind, offset, sizes, strides)
-
-
-def _with_bits(tensor: TensorRef, metadata: object) -> TensorRef:
+    tensor = TensorRef(storage, kind, offset, sizes, strides)
     if isinstance(metadata, dict) and any(metadata.values()):
         tensor.why_not = "a view that is conjugated or negated when it is read: resolve_conj() and resolve_neg() before saving"
     return tensor
 
 
-def _rebuild_v1(arguments: tuple[object, ...]) -> TensorRef:
+def _rebuild_v1(arguments: tuple[object, ...]) -> TensorRef | Unknown:
     storage, offset, size, stride = arguments
     return _rebuild(storage, offset, size, stride)
 
 
-def _rebuild_v2(arguments: tuple[object, ...]) -> TensorRef:
+def _rebuild_v2(arguments: tuple[object, ...]) -> TensorRef | Unknown:
     storage, offset, size, stride, _requires_grad, _hooks, *rest = arguments
-    return _with_bits(_rebuild(storage, offset, size, stride), rest[0] if rest else None)
+    return _rebuild(storage, offset, size, stride, None, rest[0] if rest else None)
 
 
-def _rebuild_v3(arguments: tuple[object, ...]) -> TensorRef:
+def _rebuild_v3(arguments: tuple[object, ...]) -> TensorRef | Unknown:
     storage, offset, size, stride, _requires_grad, _hooks, dtype, *rest = arguments
-    return _with_bits(_rebuild(storage, offset, size, stride, dtype), rest[0] if rest else None)
+    return _rebuild(storage, offset, size, stride, dtype, rest[0] if rest else None)
 
 
 def _parameter(arguments: tuple[object, ...]) -> object:

@@ -26,7 +26,7 @@ class TorchFile:
         self, source: Source, offset: int = 0, length: int | None = None, *, what: str | None = None,
         max_pickle: int = MAX_PICKLE, check: bool = True,
     ) -> None:
-        self.archive = Archive(source, offset, length, what=what)
+        self.archive = Archive(source, offset, length, what=what, check=check)
         entries = self.archive.entries
         if any(name.startswith("code/") or name == "constants.pkl" for name in entries):
             raise refuse("a TorchScript archive, which is a program: save its state_dict()", self.archive.place)
@@ -39,7 +39,6 @@ class TorchFile:
         self.root, self.unknown = load(
             data, torch_globals.find, place=self.place, persistent=torch_globals.persistent
         )
-        self._check = check
         self._checked: set[str] = set()
 
     def check_tensor(self, tensor: TensorRef) -> None:
@@ -80,10 +79,10 @@ class TorchFile:
         width = tensor.dtype.item_bytes
         first, last = _span(tensor)
         if _is_packed(tensor):
-            self._read_span(tensor, first, memoryview(out))
+            self._read_span(tensor, first, out.data)
             return
         span = np.empty((last - first) * width, np.uint8)
-        self._read_span(tensor, first, memoryview(span))
+        self._read_span(tensor, first, span.data)
         # Void elements: copied as bytes, whatever they are.
         kind = np.dtype(f"V{width}")
         strides = tuple(step * width for step in tensor.stride)
@@ -92,8 +91,7 @@ class TorchFile:
 
     def _read_span(self, tensor: TensorRef, first: int, out: memoryview) -> None:
         name, width = f"data/{tensor.storage.key}", tensor.dtype.item_bytes
-        check = self._check and name not in self._checked
-        self.archive.read_into(name, first * width, out, check=check)
+        self.archive.read_into(name, first * width, out, known=name in self._checked)
         self._checked.add(name)
 
 
