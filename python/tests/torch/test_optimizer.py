@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,48 @@ def test_ranks_write_one_record_and_share_the_tensors(tmp_path: Path) -> None:
              for at in (models.Ranks(0, 2), models.Ranks(1, 2))]
     assert parts[0].records == parts[1].records
     same(_resumed(save(tmp_path, *parts), ALL["lbfgs"], fresh).state_dict(), optimizer.state_dict())
+
+
+def test_frozen_parameters_that_were_left_out_still_have_their_state(tmp_path: Path) -> None:
+    model, fresh = Net(0), Net(1)
+    optimizer = ALL["sgd momentum"](model)
+    step(model, optimizer, 0)
+    optimizer.state[model.frozen.weight]["momentum_buffer"] = torch.ones(6, 6)
+    ckpt = save(tmp_path, joined(models.capture(model, omit_frozen=True), optimizers.capture(optimizer, model)))
+    resumed = ALL["sgd momentum"](fresh)
+    assert loads.restore(ckpt, resumed, fresh).ok
+    same(resumed.state_dict(), optimizer.state_dict())
+
+
+def test_stages_of_a_pipeline_are_one_optimizer(tmp_path: Path) -> None:
+    def whole(seed: int) -> nn.ModuleDict:
+        torch.manual_seed(seed)
+        return nn.ModuleDict({"first": nn.Linear(3, 3), "last": nn.Linear(3, 2)})
+
+    saved, made, parts = whole(0), [], []
+    for rank, name in enumerate(saved):
+        stage = nn.ModuleDict({name: saved[name]})
+        optimizer = _O.Adam(stage.parameters(), lr=0.1)
+        stage[name](torch.ones(3)).sum().backward()
+        optimizer.step()
+        if rank == 0:
+            optimizer.state[stage[name].bias]["history"] = [1, 2]
+        ranks = models.Ranks(rank, 2, holders=(rank,))
+        parts.append(joined(models.capture(stage, ranks=ranks),
+                            optimizers.capture(optimizer, stage, ranks=ranks, coordinate=(("pp", rank),))))
+        made.append(optimizer)
+    ckpt = save(tmp_path, *parts, topology=[("pp", 2)])
+    record = json.loads(ckpt._source.core.restore_json([], [], "{}"))["optimizers"]["main"]
+    assert record["groups"][0]["params"] == [["main", f"{a}.{b}"] for a in saved for b in ("weight", "bias")]
+    fresh = whole(1)
+    resumed = _O.Adam(fresh.parameters(), lr=0.1)
+    with pytest.raises(Error, match="record=restored"):
+        loads.restore(ckpt, resumed, fresh)
+    assert models.restore(ckpt, fresh).ok and loads.restore(ckpt, resumed, fresh, record=record).ok
+    for optimizer, name in zip(made, saved):
+        for mine, theirs in zip(fresh[name].parameters(), saved[name].parameters()):
+            same(resumed.state[mine], optimizer.state[theirs])
+    stage = nn.ModuleDict({"last": nn.Linear(3, 2)})
+    again = _O.Adam(stage.parameters(), lr=0.1)
+    assert loads.restore(ckpt, again, stage, record=record, partial=True, coordinate=(("pp", 1),)).ok
+    same(list(again.state.values()), list(made[1].state.values()))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import Any
 
 import torch
@@ -148,7 +150,7 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     if 0 in shape:
         return [], [declared]
     mine = boxes(tensor, key.text)
-    holding = [ranks.rank] if key.scope else replicas(tensor, ranks, key.text)
+    holding = [ranks.rank] if key.scope else replicas(tensor, ranks)
     if not holding:
         return [], []
     written = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
@@ -157,7 +159,7 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     return [], [declared] if holding[0] == ranks.rank else []
 
 
-def replicas(tensor: torch.Tensor, ranks: Ranks, what: str = "a tensor") -> list[int]:
+def replicas(tensor: torch.Tensor, ranks: Ranks) -> list[int]:
     """The ranks that hold the elements that this one holds, ascending; none where this one is not of the tensor's mesh.
 
     A mesh that is a slice of a larger one says nothing of the other axes of that: the tensor is the same along them, among
@@ -169,29 +171,32 @@ def replicas(tensor: torch.Tensor, ranks: Ranks, what: str = "a tensor") -> list
     at = mesh.get_coordinate()
     if at is None:
         return []
+    sharded = tuple(type(placement).__name__ != "Replicate" for placement in tensor.placements)  # type: ignore[attr-defined]
+    return list(_same(mesh, tuple(at), sharded, ranks.holding))
+
+
+@lru_cache(maxsize=256)  # one mesh and few placements serve all tensors of a model, on meshes of thousands of ranks
+def _same(mesh: Any, at: tuple[int, ...], sharded: tuple[bool, ...], holding: Sequence[int]) -> tuple[int, ...]:
     whole: torch.Tensor = (mesh._get_root_mesh() if hasattr(mesh, "_get_root_mesh") else mesh).mesh
-    beyond = set(ranks.holding) - set(whole.flatten().tolist())
+    beyond = set(holding) - set(whole.flatten().tolist())
     if beyond:
-        raise usage(f"{what} is on a mesh of the ranks {whole.flatten().tolist()}, and {sorted(beyond)} hold the model too",
+        raise usage(f"a tensor is on a mesh of the ranks {whole.flatten().tolist()}, and {sorted(beyond)} hold the model too",
                     remedy="Slice all meshes from one over all ranks, or say in Ranks.holders which ranks hold this model.")
     same = mesh.mesh
-    for dim, placement in reversed(list(enumerate(tensor.placements))):  # type: ignore[attr-defined]
-        if type(placement).__name__ != "Replicate":
+    for dim in reversed(range(same.ndim)):
+        if sharded[dim]:
             same = same.select(dim, at[dim])
     # Along the axes of the whole mesh in which this slice does not extend, each place has the same.
     where = {rank: place for place, rank in zip(product(*map(range, whole.shape)), whole.flatten().tolist())}
     places = [where[rank] for rank in mesh.mesh.flatten().tolist()]
     spanned = [len({place[axis] for place in places}) for axis in range(whole.ndim)]
-    count = 1
-    for number in spanned:
-        count *= number
-    if count != len(places) or any(n not in (1, size) for n, size in zip(spanned, whole.shape)):
-        raise usage(f"{what} is on a mesh that is no slice of whole axes of its root mesh {tuple(whole.shape)}")
+    if prod(spanned) != len(places) or any(n not in (1, size) for n, size in zip(spanned, whole.shape)):
+        raise usage(f"a tensor is on a mesh that is no slice of whole axes of its root mesh {tuple(whole.shape)}")
     found: set[int] = set()
     for rank in same.flatten().tolist():
         cut = tuple(slice(None) if n == 1 else index for n, index in zip(spanned, where[rank]))
         found.update(whole[cut].flatten().tolist())
-    return sorted(found & set(ranks.holding))
+    return tuple(sorted(found & set(holding)))
 
 
 def _share(runs: list[Run], count: int, index: int, factor: int) -> list[Run]:

@@ -76,7 +76,7 @@ def plan(ckpt: Checkpoint | Stored, average: nn.Module, *, name: str = "ema", co
     pending = Pending()
     report = pending.report
     model, count, own = _parts(average, name)
-    record = stored.record(_KIND, name, coordinate) or stored.record(_KIND, name)
+    record = stored.record(_KIND, name, coordinate)
     if record is None:
         report.add(_KIND, name, "none", "the checkpoint has no such average", "missing")
         return pending

@@ -31,8 +31,8 @@ def capture(model: nn.Module, *, component: str = "main", ranks: Ranks = Ranks()
             coordinate: Coordinate = ()) -> Snapshot:
     """What this rank saves of a model: boxes of its parameters and persistent buffers, aliases of tied ones, extra state.
 
-    With `omit_frozen`, parameters that need no gradient are named and left out. `coordinate` is where extra state
-    differs between ranks. Tensors are views, not copies. Raises `bad-argument` for what a checkpoint cannot hold without
+    With `omit_frozen`, parameters that need no gradient are named and left out. `coordinate` is for extra state that
+    differs between ranks which hold the same module. Tensors are views, not copies. Raises `bad-argument` for what a checkpoint cannot hold without
     loss, with its name.
     """
     names = names_of(model, _what(component))
@@ -130,7 +130,7 @@ def _plan_extra(stored: Stored, names: Names, component: str, coordinate: Coordi
     saved = {record.name.removeprefix(prefix) for record in stored.ckpt.records("value")
              if record.name.startswith(prefix)}
     for name, _, module in names.extra:
-        record = stored.record("value", prefix + name, coordinate) or stored.record("value", prefix + name)
+        record = stored.record("value", prefix + name, coordinate)
         if record is None:
             pending.report.add("value", prefix + name, "none", "the module has extra state, the checkpoint none", "missing")
             continue

@@ -125,7 +125,7 @@ def capture(optimizer: torch.optim.Optimizer, models: Models, *, name: str = "ma
             key = Key(component, "master", parameter, scope=ranks.scope_of(parameter))
             _take(snapshot, *pieces(key, master, ranks))
     snapshot.records.append(Record("optimizer", name, record, coordinate))
-    if other or free:
+    if other or free or coordinate:  # with a coordinate, there is one record for each place or for none
         values.record(record_of(name), {"params": other, "other": free}, coordinate)
     return snapshot
 

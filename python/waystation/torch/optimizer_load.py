@@ -184,13 +184,20 @@ class _Plan:
     # State
 
     def extra(self) -> dict[str, Any]:
-        """State that belongs to no slot."""
-        record = record_of(self.name)
-        for at in dict.fromkeys((self.coordinate, ())):
-            if self.stored.record("value", record, at) is not None:
-                found = self.stored.ckpt.value(record, at)
-                return found if isinstance(found, dict) else {}
-        return {}
+        """State that belongs to no slot: that of parameters from wherever it was, that of none from this place."""
+        records = self.stored.ckpt.records("value", record_of(self.name))
+        joined: dict[str, dict[str, Any]] = {}
+        free: dict[str, Any] = {}
+        for record in records:
+            found = self.stored.ckpt.value(record.name, record.coordinate)
+            for component, names in found["params"].items():
+                for name, state in names.items():
+                    joined.setdefault(component, {}).setdefault(name, state)
+            if record.coordinate in (self.coordinate, ()) or len(records) == 1:
+                free = found["other"]
+            elif found["other"] and all(each.coordinate != self.coordinate for each in records):
+                self.add("state of no parameter", "none", f"saved at {record.coordinate}, which is not asked for", "missing")
+        return {"params": joined, "other": free}
 
     def param(self, pair: Pair, each: torch.Tensor, group: dict[str, Any], extra: dict[Any, Any]) -> None:
         component, name = pair

@@ -37,7 +37,7 @@ def plan(ckpt: Checkpoint | Stored, scaler: Any, *, name: str = "main", coordina
     """What loading into `scaler` would do, and what stands against it; nothing is touched."""
     stored = Stored.of(ckpt)
     pending = Pending()
-    record = stored.record(_KIND, name, coordinate) or stored.record(_KIND, name)
+    record = stored.record(_KIND, name, coordinate)
     now = _state(scaler, name)
     if record is None and now is None:
         pending.report.add(_KIND, name, reason="disabled, as it was")

@@ -66,7 +66,7 @@ def plan(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", coord
     """What loading into `scheduler` would do, and what stands against it; nothing is touched."""
     stored = Stored.of(ckpt)
     pending = Pending()
-    record = stored.record("value", record_of(name), coordinate) or stored.record("value", record_of(name))
+    record = stored.record("value", record_of(name), coordinate)
     if record is None:
         pending.report.add(_KIND, name, "none", "the checkpoint has no state of such a scheduler", "missing")
         return pending

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .. import arrays, dtypes, tree
-from ..errors import NotFoundError
 from ..key import Key
 from ..records import Coordinate, Record, value_tree
 from ..snapshot import Declared, Snapshot, owner_rank
@@ -66,11 +65,12 @@ class Stored:
         return self._owned.get((role, owner, component), {})
 
     def record(self, kind: str, name: str, coordinate: Coordinate = ()) -> Record | None:
-        """A record, None where the checkpoint has none of that kind, name and coordinate."""
-        try:
-            return self.ckpt.record(kind, name, coordinate)
-        except NotFoundError:
-            return None
+        """The record of a kind and name for a coordinate: the one at it, else the only one there is, else None."""
+        there = self.ckpt.records(kind, name)
+        for record in there:
+            if record.coordinate in (coordinate, ()):
+                return record
+        return there[0] if len(there) == 1 else None
 
     def omitted(self, component: str) -> dict[str, str]:
         """The parameters of a component that the save left out, each with the reason."""
