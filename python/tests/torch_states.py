@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+import waystation
 from waystation import _core
 from waystation.key import Key
 from waystation.snapshot import Snapshot, write
 
 
-def save(path: Path, *snapshots: Snapshot, step: int = 1, topology: Sequence[tuple[str, int]] = ()) -> Any:
+def save(path: Path, *snapshots: Snapshot, step: int = 1, topology: Sequence[tuple[str, int]] = ()) -> waystation.Checkpoint:
     """One checkpoint of what each rank has, verified, and open."""
     run = path / "run"
     run.mkdir(exist_ok=True)
@@ -31,7 +32,7 @@ def save(path: Path, *snapshots: Snapshot, step: int = 1, topology: Sequence[tup
     _core.commit(at, run_path=str(run), name=name)
     verified = json.loads(_core.verify_json(at))
     assert not verified.get("findings"), verified
-    return reopen(at)
+    return waystation.open(at)
 
 
 def joined(*snapshots: Snapshot) -> Snapshot:
@@ -40,54 +41,6 @@ def joined(*snapshots: Snapshot) -> Snapshot:
     for snapshot in snapshots:
         whole.merge(snapshot)
     return whole
-
-
-class _Raw:
-    def __init__(self, at):
-        self.core = _core.Checkpoint.open(at)
-        self._source = self
-        self.memory_budget = None
-
-    def records(self, kind=None, name=None):
-        from waystation.records import Record
-        return [Record(k, n, json.loads(v), tuple(map(tuple, c))) for k, n, c, v in self.core.records()
-                if kind in (None, k) and name in (None, n)]
-
-    def value(self, name, coordinate=()):
-        from waystation import tree
-        from waystation.records import tree_of
-        return tree.from_tree(tree_of(self.record("value", name, coordinate)), self.tensor)
-
-    def record(self, kind, name, coordinate=()):
-        from waystation.errors import error
-        for r in self.records():
-            if (r.kind, r.name, r.coordinate) == (kind, name, tuple(coordinate)):
-                return r
-        raise error("not-found", name)
-
-    def tensor(self, key):
-        e = self.core.find(key)
-        core = self.core
-        class T:
-            def raw(self):
-                import numpy
-                out = numpy.empty(e.nbytes, numpy.uint8)
-                core.read([(key, None, out)])
-                return out
-            def torch(self):
-                from waystation import dtypes
-                return torch.from_numpy(self.raw()).view(dtypes.torch_dtype(e.dtype)).reshape(e.shape)
-            def numpy(self):
-                return self.torch().numpy()
-        return T()
-
-
-def reopen(at: str) -> Any:
-    try:
-        import waystation.checkpoint as c
-        return c.open(at)
-    except ImportError:
-        return _Raw(at)
 
 
 def bits(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -14,8 +14,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch_states import joined, reopen, same
+from torch_states import joined, same
 
+import waystation
 from waystation import _core
 from waystation.snapshot import write
 from waystation.torch import model as models, optimizer as optimizers, optimizer_load as loads
@@ -63,7 +64,7 @@ def _train(model: nn.Module, made: dict[str, torch.optim.Optimizer], first: int,
 
 
 def _restore(at: str, model: nn.Module, made: dict[str, torch.optim.Optimizer]) -> None:
-    ckpt = reopen(at)
+    ckpt = waystation.open(at)
     assert models.restore(ckpt, model).ok
     for name, optimizer in made.items():
         assert loads.restore(ckpt, optimizer, model, name=name).ok
@@ -152,6 +153,6 @@ def test_what_four_ranks_saved_resumes_on_four_two_and_one(tmp_path: Path) -> No
     model, made = _made(3, None)
     _restore(at, model, made)
     same(_whole(model, made), saved)
-    strided = [entry for entry in reopen(at)._source.core.entries() if entry.key[2] == "up.weight"]
+    strided = [entry for entry in waystation.open(at)._source.core.entries() if entry.key[2] == "up.weight"]
     assert strided and all(len(entry.chunks) == 4 for entry in strided)
     mp.spawn(_on_two, (str(tmp_path),), nprocs=2)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .. import arrays
-from ..errors import usage
+from ..errors import UsageError, usage
 from ..key import Key
 from ..snapshot import Declared, Piece, owner_rank
 
@@ -92,7 +92,7 @@ def plain(tensor: torch.Tensor, what: str) -> None:
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """What of a tensor lies on this rank, detached; it shares the tensor's memory."""
     with torch.no_grad():
-        return (tensor.to_local() if is_distributed(tensor) else tensor).detach()  # type: ignore[attr-defined, no-any-return]
+        return (tensor.to_local() if is_distributed(tensor) else tensor).detach()  # type: ignore[attr-defined]
 
 
 def global_shape(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     if 0 in shape:
         return [], [declared]
     mine = boxes(tensor, key.text)
-    holding = [ranks.rank] if key.scope else replicas(tensor, ranks)
+    holding = [ranks.rank] if key.scope else replicas(tensor, ranks, key.text)
     if not holding:
         return [], []
     written = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
@@ -159,7 +159,7 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     return [], [declared] if holding[0] == ranks.rank else []
 
 
-def replicas(tensor: torch.Tensor, ranks: Ranks) -> list[int]:
+def replicas(tensor: torch.Tensor, ranks: Ranks, what: str = "a tensor") -> list[int]:
     """The ranks that hold the elements that this one holds, ascending; none where this one is not of the tensor's mesh.
 
     A mesh that is a slice of a larger one says nothing of the other axes of that: the tensor is the same along them, among
@@ -172,7 +172,10 @@ def replicas(tensor: torch.Tensor, ranks: Ranks) -> list[int]:
     if at is None:
         return []
     sharded = tuple(type(placement).__name__ != "Replicate" for placement in tensor.placements)  # type: ignore[attr-defined]
-    return list(_same(mesh, tuple(at), sharded, ranks.holding))
+    try:
+        return list(_same(mesh, tuple(at), sharded, ranks.holding))
+    except UsageError as why:
+        raise usage(f"{what} is on {why.message}", remedy=why.remedy) from None
 
 
 @lru_cache(maxsize=256)  # one mesh and few placements serve all tensors of a model, on meshes of thousands of ranks
@@ -180,7 +183,7 @@ def _same(mesh: Any, at: tuple[int, ...], sharded: tuple[bool, ...], holding: Se
     whole: torch.Tensor = (mesh._get_root_mesh() if hasattr(mesh, "_get_root_mesh") else mesh).mesh
     beyond = set(holding) - set(whole.flatten().tolist())
     if beyond:
-        raise usage(f"a tensor is on a mesh of the ranks {whole.flatten().tolist()}, and {sorted(beyond)} hold the model too",
+        raise usage(f"a mesh of the ranks {whole.flatten().tolist()}, and {sorted(beyond)} hold the model too",
                     remedy="Slice all meshes from one over all ranks, or say in Ranks.holders which ranks hold this model.")
     same = mesh.mesh
     for dim in reversed(range(same.ndim)):
@@ -191,7 +194,7 @@ def _same(mesh: Any, at: tuple[int, ...], sharded: tuple[bool, ...], holding: Se
     places = [where[rank] for rank in mesh.mesh.flatten().tolist()]
     spanned = [len({place[axis] for place in places}) for axis in range(whole.ndim)]
     if prod(spanned) != len(places) or any(n not in (1, size) for n, size in zip(spanned, whole.shape)):
-        raise usage(f"a tensor is on a mesh that is no slice of whole axes of its root mesh {tuple(whole.shape)}")
+        raise usage(f"a mesh that is no slice of whole axes of its root mesh {tuple(whole.shape)}")
     found: set[int] = set()
     for rank in same.flatten().tolist():
         cut = tuple(slice(None) if n == 1 else index for n, index in zip(spanned, where[rank]))
