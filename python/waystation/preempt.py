@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -46,18 +47,19 @@ class Preemption:
         if reason is not None:
             warnings.warn(f"SIGTERM is not watched: {reason}; call preempt() from a handler of your own", stacklevel=3)
             return
-        _watching.append(self)
+        _watching.add(self)
         _install()
 
     def release(self) -> None:
         """Ends watching; after the last one the handler before is back."""
         if self in _watching:
-            _watching.remove(self)
+            _watching.discard(self)
             if not _watching:
                 _uninstall()
 
 
-_watching: list[Preemption] = []
+# Weak: a manager that is dropped without close() must not leave a process that SIGTERM does not end.
+_watching: weakref.WeakSet[Preemption] = weakref.WeakSet()
 _before: Callable[[int, FrameType | None], Any] | int | None = None
 _installed = False
 
@@ -89,12 +91,13 @@ def _uninstall() -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    for watching in _watching:
-        watching.note()
+    watching = list(_watching)
+    for each in watching:
+        each.note()
     if callable(_before):
         _before(number, frame)
-    elif not _watching and _before == signal.SIG_DFL:
-        # Called by a handler over ours after the last watcher left: the signal ends the process, as it would have.
+    elif not watching and _before == signal.SIG_DFL:
+        # Nobody is left to act on a note: the signal ends the process, as it would have.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -1,0 +1,511 @@
+"""The manager: when it saves, what it keeps, what it does beside training, and that no failure is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import end, run, start
+
+import waystation
+from waystation import _core
+from waystation.errors import Error
+from waystation.job import Job
+from waystation.key import Key
+from waystation.manager import CheckpointManager, KeepWarning
+from waystation.records import progress
+from waystation.snapshot import Piece, Snapshot
+
+
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture(params=[None, "auto", 1 << 20], ids=["synchronous", "auto", "pool"])
+def pool_bytes(request):
+    return request.param
+
+
+def snapshot(step: int, size: int = 1000) -> Snapshot:
+    return Snapshot(pieces=[Piece.whole(Key.param("w"), np.full(size, step, np.int32))], records=[progress(step)])
+
+
+def steps(runs: Path) -> list[int]:
+    """Of all complete checkpoints, each verified."""
+    complete = [one for one in json.loads(_core.list_json(str(runs))) if one["state"] == "complete"]
+    for one in complete:
+        assert json.loads(_core.verify_json(str(runs / one["name"])))["ok"]
+        with waystation.open(runs / one["name"]) as checkpoint:
+            assert (checkpoint["w"].numpy() == one["step"]).all()
+    return sorted(one["step"] for one in complete)
+
+
+class Gate:
+    """Holds a save of a manager on its thread, in its progress callback, until opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.open, self.raises = threading.Event(), threading.Event(), None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.reached.set()
+        assert self.open.wait(60)
+        if self.raises is not None:
+            raise self.raises
+
+
+def test_a_run_is_saved_and_resumed(runs, pool_bytes):
+    with CheckpointManager(runs, every=2, pool_bytes=pool_bytes) as manager:
+        assert manager.resume() is None
+        for step in range(1, 6):
+            if manager.should_save(step):
+                handle = manager.save(step, lambda: snapshot(step))
+                assert handle.step == step and handle.result(60).step == step and handle.done()
+        assert manager.wait() is manager.last and manager.last.step == 4
+    with CheckpointManager(runs, every=2, pool_bytes=pool_bytes) as manager:
+        checkpoint = manager.resume()
+        assert checkpoint.step == 4 and manager.job.plan.timeline == 2
+        assert [step for step in range(4, 9) if manager.should_save(step)] == [6, 8]
+    assert steps(runs) == [2, 4]
+
+
+def test_what_is_trained_on_after_a_save_does_not_reach_it(runs):
+    gate = Gate()
+    weights = np.full(1000, 1, np.int32)
+    with CheckpointManager(runs, pool_bytes="auto", progress=gate) as manager:
+        handle = manager.save(1, Snapshot(pieces=[Piece.whole(Key.param("w"), weights)], records=[progress(1)]))
+        weights += 1
+        assert gate.reached.wait(60) and not handle.done()
+        gate.open.set()
+    assert steps(runs) == [1]
+
+
+def test_a_second_save_waits_for_the_first(runs):
+    gate = Gate()
+    with CheckpointManager(runs, pool_bytes="auto", progress=gate) as manager:
+        first = manager.save(1, snapshot(1))
+        assert gate.reached.wait(60)
+        with pytest.raises(TimeoutError, match="step 1 is not over"):
+            first.result(0.01)
+        threading.Timer(0.05, gate.open.set).start()
+        second = manager.save(2, snapshot(2))
+        assert first.done() and second.result().step == 2
+    assert manager.skipped == 0 and steps(runs) == [1, 2]
+
+
+def test_a_second_save_is_skipped_where_asked_for(runs):
+    gate = Gate()
+    with CheckpointManager(runs, pool_bytes="auto", progress=gate, on_busy="skip") as manager:
+        manager.save(1, snapshot(1))
+        assert gate.reached.wait(60)
+        assert manager.save(2, pytest.fail) is None and manager.skipped == 1
+        assert manager.should_save(2) is False
+        threading.Timer(0.05, gate.open.set).start()
+        assert manager.save(3, snapshot(3), force=True).result().step == 3
+        # Preemption does not skip either.
+        gate.open.clear()
+        gate.reached.clear()
+        manager.save(4, snapshot(4))
+        assert gate.reached.wait(60)
+        manager.preempt()
+        assert manager.should_save(5) and manager.preempted
+        threading.Timer(0.05, gate.open.set).start()
+        assert manager.save(5, snapshot(5)) is not None
+    assert steps(runs) == [3, 4, 5]
+
+
+def test_the_schedule(runs):
+    with CheckpointManager(runs, every=3, every_seconds=1e9) as manager:
+        assert [step for step in range(10) if manager.should_save(step)] == [3, 6, 9]
+        manager.save(3, snapshot(3))
+        assert not manager.should_save(3)
+        manager.preempt()
+        assert not manager.preempted  # only from the next question on
+        assert not manager.should_save(3) and manager.preempted
+        assert manager.should_save(4)
+    with CheckpointManager(runs, every_seconds=1e-9, save_on_sigterm=False) as manager:
+        manager.resume()
+        assert not manager.should_save(3) and manager.should_save(4) and manager.should_save(5)
+    with CheckpointManager(runs) as manager:
+        assert not any(manager.should_save(step) for step in range(100))
+
+
+def test_what_cannot_be_is_refused(runs):
+    for wrong in ({"every": 0}, {"every_seconds": 0}, {"keep_last": 0}, {"keep_every": 0}, {"on_busy": "drop"},
+                  {"on_error": "ignore"}, {"deadline": -1}, {"pool_bytes": -1}):
+        with pytest.raises(Error, match=next(iter(wrong)).split("_")[0]) as caught:
+            CheckpointManager(runs, **wrong)
+        assert caught.value.code == "bad-argument"
+
+
+def test_a_run_with_checkpoints_is_not_saved_over_by_who_did_not_resume(runs):
+    with CheckpointManager(runs) as manager:
+        manager.save(7, snapshot(7))
+    with CheckpointManager(runs) as manager:
+        with pytest.raises(Error, match="resume.. before the first save.*step 7.*start_over"):
+            manager.save(1, snapshot(1))
+        with pytest.raises(Error, match="has not started"):
+            manager.job
+        manager.start_over()
+        manager.save(1, snapshot(1))
+        assert manager.job.plan.timeline == 2
+        # The newer timeline is what counts now.
+        assert manager.resume().step == 1
+    assert steps(runs) == [1, 7]
+
+
+def test_going_back_in_one_process(runs):
+    with CheckpointManager(runs, every=1, pool_bytes="auto", keep_last=None) as manager:
+        for step in (1, 2, 3):
+            manager.save(step, snapshot(step))
+        manager.wait()
+        first = json.loads(_core.list_json(str(runs)))[0]
+        assert manager.resume(runs / first["name"]).step == 1
+        assert not manager.should_save(1) and manager.should_save(2)
+        manager.save(2, snapshot(2))
+    with CheckpointManager(runs) as manager:
+        assert manager.resume().step == 2
+
+
+def test_retention(runs, pool_bytes):
+    with CheckpointManager(runs, keep_last=2, keep_every=4, pool_bytes=pool_bytes) as manager:
+        for step in range(1, 10):
+            manager.save(step, snapshot(step))
+            if step == 2:
+                _core.pin(manager.wait().path, "mine")
+    assert steps(runs) == [2, 4, 8, 9]
+
+
+def test_retention_that_fails_is_a_warning_and_no_failed_save(runs, pool_bytes):
+    with CheckpointManager(runs, keep_last=1, pool_bytes=pool_bytes) as manager:
+        first = manager.save(1, snapshot(1)).result()
+        (Path(first.path) / "directory").mkdir()
+        with pytest.warns(KeepWarning, match="a directory in it was left"):
+            assert manager.save(2, snapshot(2)).result().step == 2
+    assert steps(runs) == [2]
+
+
+def test_a_warning_that_is_an_error_is_raised_after_the_save(runs, pool_bytes):
+    with CheckpointManager(runs, keep_last=1, pool_bytes=pool_bytes) as manager:
+        (Path(manager.save(1, snapshot(1)).result().path) / "directory").mkdir()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(KeepWarning, match="was left"):
+                manager.save(2, snapshot(2))
+                manager.wait()
+        manager.save(3, snapshot(3))
+    assert 3 in steps(runs)
+
+
+def test_a_checkpoint_that_does_not_read_back_is_rejected(runs, pool_bytes, monkeypatch):
+    def verify(path: str) -> str:
+        if path.endswith(bad):
+            shard = next(Path(path).glob("model-*"))
+            shard.chmod(0o644)
+            with open(shard, "r+b") as file:
+                file.seek(4096)
+                file.write(b"\xff")
+        return real(path)
+
+    bad, real = "no such", _core.verify_json
+    monkeypatch.setattr(_core, "verify_json", verify)
+    with CheckpointManager(runs, pool_bytes=pool_bytes, verify_after=True) as manager:
+        manager.save(1, snapshot(1)).result()
+        bad = manager.job.plan.attempt_name(2, 1)
+        with pytest.raises(Error, match="read back after the save.*is rejected") as caught:
+            manager.save(2, snapshot(2)).result()
+        assert caught.value.code == "crc-mismatch"
+        assert manager.last.step == 1
+    assert json.loads(_core.latest_json(str(runs)))["step"] == 1
+
+
+def failing(runs: Path, **more) -> tuple[CheckpointManager, Gate]:
+    """A manager whose save of step 2 fails on its thread."""
+    gate = Gate()
+    gate.open.set()
+    manager = CheckpointManager(runs, pool_bytes="auto", progress=gate, **more)
+    manager.save(1, snapshot(1))
+    manager.wait()
+    gate.raises = ZeroDivisionError("the disk is round")
+    manager.save(2, snapshot(2))._future.exception(60)
+    return manager, gate
+
+
+@pytest.mark.parametrize("how", ["save", "wait", "close", "resume"])
+def test_a_failure_beside_training_is_raised_by_what_is_called_next(runs, how):
+    manager, gate = failing(runs)
+    call = {"save": lambda: manager.save(3, pytest.fail), "wait": manager.wait, "close": manager.close,
+            "resume": manager.resume}[how]
+    with pytest.raises(ZeroDivisionError, match="round"):
+        call()
+    gate.raises = None
+    if how != "close":
+        # Once, and then all goes on.
+        manager.save(4, snapshot(4))
+        manager.close()
+        assert steps(runs) == [1, 4]
+    manager.close()
+    assert 2 not in steps(runs)
+
+
+def test_a_failure_that_was_seen_is_not_raised_again(runs):
+    manager, gate = failing(runs)
+    with pytest.raises(ZeroDivisionError):
+        manager._flight.result()
+    gate.raises = None
+    manager.save(3, snapshot(3))
+    manager.close()
+    assert steps(runs) == [1, 3]
+
+
+def test_failures_may_be_warnings(runs):
+    manager, gate = failing(runs, on_error="warn")
+    handle = manager._flight
+    gate.raises = None
+    with pytest.warns(KeepWarning, match="save of step 2 failed: the disk is round"):
+        manager.save(3, snapshot(3))
+    with pytest.raises(ZeroDivisionError):
+        handle.result()
+    manager.close()
+    assert steps(runs) == [1, 3]
+
+
+def test_leaving_by_an_exception_hides_neither_error(runs):
+    with pytest.raises(KeyError) as caught:
+        with failing(runs)[0]:
+            raise KeyError("training broke")
+    said = "\n".join(getattr(caught.value, "__notes__", [])) or repr(caught.value.__context__)
+    assert "the disk is round" in said and "ZeroDivisionError" in said
+
+
+def test_leaving_by_an_exception_still_finishes_the_save(runs):
+    with pytest.raises(KeyError):
+        with CheckpointManager(runs, pool_bytes="auto") as manager:
+            manager.save(1, snapshot(1))
+            raise KeyError
+    assert steps(runs) == [1]
+
+
+def test_a_snapshot_that_cannot_be_taken_costs_its_number_and_no_more(runs, pool_bytes):
+    with CheckpointManager(runs, pool_bytes=pool_bytes) as manager:
+        with pytest.raises(ZeroDivisionError):
+            manager.save(1, lambda: 1 // 0)
+        assert manager.save(2, snapshot(2)).result().name == manager.job.plan.attempt_name(2, 1)
+    assert steps(runs) == [2]
+
+
+def test_a_pool_that_is_too_small_is_said_at_once(runs):
+    with CheckpointManager(runs, pool_bytes=64) as manager:
+        with pytest.raises(Error, match="at most 64 bytes") as caught:
+            manager.save(1, snapshot(1))
+        assert caught.value.code == "limit"
+        manager.save(2, snapshot(2, 16))
+    assert steps(runs) == [2]
+
+
+def test_a_closed_manager_is_closed(runs):
+    manager = CheckpointManager(runs)
+    manager.close()
+    manager.close()
+    for call in (lambda: manager.save(1, snapshot(1)), manager.wait, manager.resume, manager.start_over):
+        with pytest.raises(Error, match="found one that is closed"):
+            call()
+
+
+def test_what_was_passed_over_is_warned_of(runs):
+    with CheckpointManager(runs) as manager:
+        manager.save(1, snapshot(1))
+        path = manager.save(2, snapshot(2)).result().path
+    next(Path(path).glob("model-*")).unlink()
+    with CheckpointManager(runs) as manager:
+        with pytest.warns(KeepWarning, match="was passed over: file-missing"):
+            assert manager.resume().step == 1
+
+
+BEGIN = """
+    import os, sys, threading
+    import numpy as np
+    from waystation.manager import CheckpointManager
+    from waystation.key import Key
+    from waystation.records import progress
+    from waystation.snapshot import Piece, Snapshot
+
+    def snapshot(step, size=1000):
+        return Snapshot(pieces=[Piece.whole(Key.param("w"), np.full(size, step, np.int32))], records=[progress(step)])
+"""
+
+
+def test_an_exit_without_close_finishes_the_save(runs):
+    run(BEGIN + """
+    manager = CheckpointManager(sys.argv[1], pool_bytes="auto")
+    manager.save(1, snapshot(1, 4_000_000))
+    sys.exit(0)
+    """, runs)  # fmt: skip
+    assert steps(runs) == [1]
+
+
+def test_a_failure_that_nobody_asked_for_is_reported_at_exit(runs):
+    text = run(BEGIN + """
+    def refuse(what, done, total):
+        raise OSError("the disk is round")
+    manager = CheckpointManager(sys.argv[1], pool_bytes="auto", progress=refuse)
+    manager.save(1, snapshot(1))
+    del manager
+    """, runs)  # fmt: skip
+    assert "the save of step 1 failed, and nobody asked: OSError: the disk is round" in text
+    assert steps(runs) == []
+
+
+def test_a_save_at_exit_is_made(runs):
+    run(BEGIN + """
+    import atexit
+    manager = CheckpointManager(sys.argv[1], pool_bytes="auto")
+    atexit.register(lambda: manager.save(1, snapshot(1)))
+    """, runs)  # fmt: skip
+    assert steps(runs) == [1]
+
+
+def test_a_child_of_a_fork_leaves_the_save_alone(runs):
+    text = run(BEGIN + """
+    from waystation.errors import Error
+    gate = threading.Event()
+    reached = threading.Event()
+    def hold(what, done, total):
+        reached.set()
+        assert gate.wait(60)
+    with CheckpointManager(sys.argv[1], pool_bytes="auto", progress=hold) as manager:
+        handle = manager.save(1, snapshot(1))
+        assert reached.wait(60)
+        child = os.fork()
+        if child == 0:
+            for call in (manager.wait, lambda: manager.save(2, snapshot(2)), handle.result):
+                try:
+                    call()
+                except Error as error:
+                    assert "a child of it" in str(error)
+                else:
+                    os._exit(3)
+            sys.exit(4)  # runs the exits of `with` and of the interpreter
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        gate.set()
+    print("parent", handle.result().step)
+    """, runs)  # fmt: skip
+    assert text.count("parent 1") == 1
+    assert steps(runs) == [1]
+
+
+@pytest.mark.parametrize("pool", ["None", "'auto'"])
+def test_no_space_is_an_error_and_the_old_checkpoint_stays(runs, pool):
+    text = run(BEGIN + f"""
+    import resource, signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    manager = CheckpointManager(sys.argv[1], pool_bytes={pool}, keep_last=1)
+    manager.save(1, snapshot(1))
+    manager.wait()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    """ + """
+    try:
+        manager.save(2, snapshot(2, 1_000_000))
+        manager.close()
+    except Exception as error:
+        print(type(error).__name__, error.class_, error)
+    """, runs)  # fmt: skip
+    assert text.startswith("StorageError io") and "File too large" in text
+    assert steps(runs) == [1]
+    with CheckpointManager(runs) as manager:
+        assert manager.resume().step == 1
+
+
+GROUP = BEGIN + """
+    from processes import FileGroup
+    run, talk, rank, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    def piece(step):
+        rows = np.full((2, 3), step, np.int32)
+        return Snapshot(pieces=[Piece(Key.param("w"), "I32", (2 * size, 3), (2 * rank, 0), (2, 3), rows)],
+                        records=[progress(step)])
+    group = FileGroup(talk, rank, size)
+"""
+
+
+def group_of(runs: Path, size: int, script: str) -> list[str]:
+    talk = runs.parent / "talk"
+    talk.mkdir()
+    processes = [start(GROUP + script, runs, talk, rank, size) for rank in range(size)]
+    return [end(process) for process in processes]
+
+
+def test_ranks_leave_together_when_one_is_preempted(runs):
+    texts = group_of(runs, 3, """
+    with CheckpointManager(run, every=10, pool_bytes="auto", group=group) as manager:
+        manager.resume()
+        step = 0
+        while step < 100 and not manager.preempted:
+            step += 1
+            if (rank, step) == (1, 4):
+                import signal
+                signal.raise_signal(signal.SIGTERM)
+                assert not manager.preempted
+            manager.sync_preempted()
+            if manager.should_save(step):
+                manager.save(step, lambda: piece(step))
+    print("left after", step, manager.last.step, manager.last.digest)
+    """)  # fmt: skip
+    assert len(set(texts)) == 1 and "left after 4 4" in texts[0]
+    assert steps(runs) == [4]
+
+
+def test_ranks_skip_together(runs):
+    texts = group_of(runs, 3, """
+    gate = threading.Event()
+    reached = threading.Event()
+    def hold(what, done, total):
+        reached.set()
+        assert gate.wait(60)
+    # Only the save of rank 2 takes long.
+    with CheckpointManager(run, pool_bytes="auto", group=group, on_busy="skip", keep_last=None,
+                           progress=hold if rank == 2 else False) as manager:
+        manager.save(1, piece(1))
+        if rank == 2:
+            assert reached.wait(60)
+        group.all_gather(b"")
+        assert manager.save(2, piece(2)) is None
+        gate.set()
+        manager.wait()
+        group.all_gather(b"")
+        assert manager.save(3, piece(3)) is not None
+    print("skipped", manager.skipped, manager.job.counter)
+    """)  # fmt: skip
+    assert set(texts) == {"skipped 1 2\n"}
+    assert steps(runs) == [1, 3]
+
+
+def test_ranks_go_by_the_clock_of_rank_0(runs):
+    texts = group_of(runs, 2, """
+    from waystation.errors import Error
+    with CheckpointManager(run, every_seconds=1e-9 if rank == 0 else 1e9, group=group) as manager:
+        try:
+            manager.should_save(1)
+        except Error as error:
+            assert "sync_preempted" in str(error)
+        else:
+            raise AssertionError
+        for step in (1, 2):
+            manager.sync_preempted()
+            assert manager.should_save(step)
+            manager.save(step, piece(step))
+            assert not manager.should_save(step)
+    """)  # fmt: skip
+    assert texts == ["", ""]
+    assert steps(runs) == [1, 2]
+
+
+def test_the_job_may_be_started_by_hand(runs):
+    # A save of a job that the manager did not make is resumed from all the same.
+    Job.start(runs).save(snapshot(3), 3)
+    with CheckpointManager(os.fspath(runs)) as manager:
+        assert manager.resume().step == 3

@@ -1,0 +1,409 @@
+"""When a job saves, beside training: on a schedule, before it is preempted, on a thread of its own; and what it keeps.
+
+It knows steps, clocks, one save in flight, and how failures reach the caller; it must not know what a snapshot holds or how
+it is written. A save blocks training for one copy of the state into a pool of memory; a thread then writes, commits and
+removes what is not kept. No failure is lost: it is raised by whatever the caller calls next, and where nobody calls
+anything, reported when the interpreter exits. The interpreter does not exit before a save in flight has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _core
+from .errors import Error, Location, error, usage
+from .group import Group, Solo
+from .handle import SaveHandle
+from .job import Job, Reserved, Saved
+from .pool import Pool
+from .preempt import Preemption
+from .progress import Progress
+from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoint
+
+__all__ = ["CheckpointManager", "KeepWarning", "SaveHandle"]
+
+
+# What a killed job leaves, and a keeper at work: nothing to warn of.
+_CUT_SHORT = ("writer-missing", "not-committed", "deleted")
+
+
+class KeepWarning(UserWarning):
+    """Retention did not do what it was asked to, or an attempt was passed over. No save failed."""
+
+
+class CheckpointManager:
+    """Saves a job's state in a run, and resumes from it.
+
+    ```python
+    with CheckpointManager("runs/demo", every=1000, pool_bytes="auto") as manager:
+        checkpoint = manager.resume()                   # None in an empty run
+        for step in range(first, last + 1):             # counts completed optimizer steps
+            train()
+            if manager.should_save(step):
+                manager.save(step, lambda: snapshot(step))
+            if manager.preempted:
+                break
+    ```
+
+    * `every`: steps between saves; `every_seconds`: seconds between the beginnings of two. Either, both or none.
+    * `keep_last`: how many checkpoints retention leaves (None: all); `keep_every`: those whose step is a multiple of it
+      stay too. Pinned ones always do. `uncommitted_older_than`: seconds after whose last change an attempt that was never
+      committed is removed too, for failed saves take space; None leaves them to a newer job.
+    * `pool_bytes`: memory for asynchronous saves: bytes, or "auto": made to measure at the first save. None: save() writes.
+    * `on_busy`: what save() does while one is in flight: "wait" for it, or "skip" this one. In a group "skip" makes one
+      all_gather a save, for all ranks must decide alike.
+    * `on_error`: what save(), wait() and close() do about a failed asynchronous save: "raise" it, or "warn" and go on.
+      A handle's result() raises it either way.
+    * `deadline`: seconds that ranks may be apart in one save, see `Job.save`.
+    * `save_on_sigterm`: SIGTERM makes should_save() true and sets `preempted`, instead of ending the process. In a group
+      see `sync_preempted`.
+    * `verify_after`: rank 0 reads every checkpoint back; one that is damaged is rejected, and the save has failed.
+    * `progress`: True, False, or called with what is done, bytes so far and bytes in all. Of an asynchronous save it is
+      called on its thread.
+
+    `group`, `topology`, `coordinate` and `threads` are handed to `Job.start`. Use it in one thread.
+    """
+
+    def __init__(
+        self,
+        run_path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        every: int | None = None,
+        every_seconds: float | None = None,
+        keep_last: int | None = 3,
+        keep_every: int | None = None,
+        uncommitted_older_than: float | None = 86400.0,
+        group: Group | None = None,
+        topology: Sequence[tuple[str, int]] = (),
+        coordinate: Sequence[tuple[str, int]] = (),
+        pool_bytes: int | Literal["auto"] | None = None,
+        on_busy: Literal["wait", "skip"] = "wait",
+        on_error: Literal["raise", "warn"] = "raise",
+        deadline: float = 600.0,
+        save_on_sigterm: bool = True,
+        progress: Progress = False,
+        verify_after: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        _check("every", every, "at least 1 or None", every is None or every >= 1)
+        _check("every_seconds", every_seconds, "above 0 or None", every_seconds is None or every_seconds > 0)
+        _check("keep_last", keep_last, "at least 1 or None", keep_last is None or keep_last >= 1)
+        _check("keep_every", keep_every, "at least 1 or None", keep_every is None or keep_every >= 1)
+        _check("on_busy", on_busy, "wait or skip", on_busy in ("wait", "skip"))
+        _check("on_error", on_error, "raise or warn", on_error in ("raise", "warn"))
+        _check("deadline", deadline, "0 or more", deadline >= 0)
+        self.run_path = os.path.abspath(run_path)
+        self.skipped = 0
+        """How many saves were skipped because one was in flight."""
+        self.last: Saved | None = None
+        """The newest checkpoint that this manager made."""
+        self._group = Solo() if group is None else group
+        self._start: dict[str, Any] = {
+            "name": name, "group": self._group, "topology": topology, "coordinate": coordinate, "threads": threads,
+        }  # fmt: skip
+        self._every, self._every_seconds = every, every_seconds
+        self._keep_last, self._keep_every, self._stale = keep_last, keep_every, uncommitted_older_than
+        self._on_busy, self._on_error = on_busy, on_error
+        self._deadline = deadline
+        self._verify_after = verify_after
+        self._progress = progress
+        self._pool = None if pool_bytes is None else _pool(pool_bytes, threads)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="waystation-save")
+        self._job: Job | None = None
+        self._flight: SaveHandle | None = None
+        self._complaint: Warning | None = None
+        self._begun_step: int | None = None
+        self._begun_at = time.monotonic()
+        self._preempted = False
+        self._agreed_due: bool | None = None
+        self._process = os.getpid()
+        self._closed = False
+        self._preemption = Preemption()
+        if save_on_sigterm:
+            self._preemption.watch()
+
+    @property
+    def job(self) -> Job:
+        """What the ranks agreed on at resume(). `bad-argument` before."""
+        if self._job is None:
+            raise usage("expected resume(), start_over() or save() before, found a job that has not started")
+        return self._job
+
+    @property
+    def preempted(self) -> bool:
+        """Whether the loop is to leave now: the signal had come when should_save() was asked last, which then said yes.
+
+        In a group the signal reaches ranks at different steps: this is what they agreed on in `sync_preempted` last.
+        A loop that does not ask should_save() calls that as well.
+        """
+        return self._preempted
+
+    def preempt(self) -> None:
+        """As if SIGTERM had come; for handlers of other signals and for watchers of a provider's notices."""
+        self._preemption.note()
+
+    def sync_preempted(self) -> bool:
+        """Agrees on `preempted`, and on whether `every_seconds` are over by the clock of rank 0: one all_gather.
+
+        All ranks call it at the same steps, before should_save(), and leave the loop together.
+        """
+        answers = self._group.all_gather(bytes([self._preemption.noted, self._is_due()]))
+        self._preempted = any(answer[0] for answer in answers)
+        self._agreed_due = bool(answers[0][1])
+        return self._preempted
+
+    def resume(self, checkpoint: str | os.PathLike[str] | None = None) -> Checkpoint | None:
+        """Starts the job from the latest checkpoint of the run, or the one at a path; None when there is none yet.
+
+        An attempt of an earlier job that only lacks its commit is committed first. What was passed over on the way is
+        warned of. Called again it waits for the save in flight and starts anew: so training goes back to an older
+        checkpoint. Raises what `Job.start` does: a failing disk is no fresh start.
+        """
+        self._check_usable()
+        self._settle()
+        return self._begin("latest" if checkpoint is None else checkpoint).resume_from
+
+    def start_over(self) -> None:
+        """Starts the job without resuming. What the run has stays until retention removes it."""
+        self._check_usable()
+        self._settle()
+        self._begin(None)
+
+    def should_save(self, step: int) -> bool:
+        """Whether to save now, after completed step `step`. Never twice the same step, nor the one resumed from.
+
+        In a group the same on all ranks; with `every_seconds` only after `sync_preempted` (`bad-argument` without).
+        """
+        if self._group.size == 1:
+            # Seen here and nowhere else, so that no loop leaves between this answer and the next.
+            self._preempted = self._preemption.noted
+        if step == self._begun_step:
+            return False
+        if self._preempted:
+            return True
+        if self._every is not None and step > 0 and step % self._every == 0:
+            return True
+        if self._every_seconds is None:
+            return False
+        if self._group.size == 1:
+            return self._is_due()
+        if self._agreed_due is None:
+            raise usage("with every_seconds in a group, all ranks call sync_preempted() before should_save(): "
+                        "their clocks differ, and they must decide alike")
+        return self._agreed_due
+
+    def save(
+        self, step: int, snapshot: Snapshot | Callable[[], Snapshot], *, force: bool = False
+    ) -> SaveHandle | None:
+        """Saves the state after `step`; None where it was skipped. All ranks call it with the same steps in the same order.
+
+        With a pool it returns when the state is copied; without, when the checkpoint is there. A function as `snapshot`
+        is called only when the save is made. `force`, and being preempted, wait rather than skip.
+
+        Raises what a save before this one met (`on_error`), and then makes none itself; what the snapshot and copying it
+        raise, `limit` for a pool that is too small; and without a pool, what `Job.save` does.
+        """
+        self._check_usable()
+        job = self._started()
+        if self._on_busy == "skip" and not force and not self._preempted and self._is_busy():
+            self.skipped += 1
+            return None
+        self._settle()
+        # From here on the rank counts the save, whatever fails: the others make it too.
+        reserved = job.reserve(step)
+        self._begun_step, self._begun_at = step, time.monotonic()
+        taken = snapshot if isinstance(snapshot, Snapshot) else snapshot()
+        if self._pool is None:
+            self._write(job, reserved, taken)
+            self._complain()
+            return SaveHandle.done_already(step, reserved.name, self.last)
+        staged = self._pool.stage(taken)
+        self._flight = SaveHandle(step, reserved.name, self._submit(job, reserved, staged))
+        return self._flight
+
+    def wait(self) -> Saved | None:
+        """Waits for the save in flight, and gives the newest checkpoint made. Raises what that save met (`on_error`)."""
+        self._check_usable()
+        self._settle()
+        return self.last
+
+    def close(self) -> None:
+        """Waits for the save in flight and gives back memory and signal. Raises what that save met (`on_error`).
+
+        A second call does nothing, and so does any in a child of a fork.
+        """
+        if self._closed or os.getpid() != self._process:
+            return
+        try:
+            self._settle()
+        finally:
+            self._closed = True
+            self._preemption.release()
+            # An interrupted wait leaves the save to the interpreter's exit, which waits as well.
+            self._worker.shutdown(wait=self._flight is None)
+            self._pool = None
+
+    def __enter__(self) -> CheckpointManager:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if raised is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception as failed:  # whatever it is, it goes on: as a part of what is raised already
+            _add(raised, failed)
+
+    def _begin(self, resume: str | os.PathLike[str] | None) -> Job:
+        job = Job.start(self.run_path, resume=resume, **self._start)
+        if job.rank == 0:
+            for one in job.skipped:
+                if one.code in _CUT_SHORT:
+                    continue
+                warnings.warn(f"{one.name} was passed over: {one.code}: {one.message}", KeepWarning, stacklevel=3)
+        self._job = job
+        self._begun_step = None if job.resume_from is None else job.resume_from.step
+        self._begun_at = time.monotonic()
+        return job
+
+    def _started(self) -> Job:
+        """The job; one is started in a run without checkpoints, where nothing can be left behind."""
+        if self._job is not None:
+            return self._job
+        job = self._begin("latest")
+        found = job.resume_from
+        if found is not None:
+            self._job = None
+            raise usage(f"expected resume() before the first save, for the run has a checkpoint of step {found.step} at "
+                        f"{found.path}; start_over() if it is not to be used")
+        return job
+
+    def _is_due(self) -> bool:
+        return self._every_seconds is not None and time.monotonic() - self._begun_at >= self._every_seconds
+
+    def _is_busy(self) -> bool:
+        """Whether a save is in flight; in a group, on any rank."""
+        busy = self._flight is not None and not self._flight.done()
+        if self._group.size == 1:
+            return busy
+        return any(answer != b"\0" for answer in self._group.all_gather(b"\1" if busy else b"\0"))
+
+    def _submit(self, job: Job, reserved: Reserved, staged: Snapshot) -> Future[Saved]:
+        try:
+            return self._worker.submit(self._write, job, reserved, staged)
+        except RuntimeError:
+            # The interpreter is exiting and starts no threads any more: the save is made here.
+            done: Future[Saved] = Future()
+            done.set_result(self._write(job, reserved, staged))
+            return done
+
+    def _write(self, job: Job, reserved: Reserved, snapshot: Snapshot) -> Saved:
+        """The save itself, on whatever thread."""
+        try:
+            saved = job.save(snapshot, reserved.step, progress=self._progress, deadline=self._deadline, reserved=reserved)
+        finally:
+            if self._pool is not None:
+                self._pool.release()
+        if job.rank == 0 and self._verify_after:
+            _verify(saved)
+        self.last = saved
+        if job.rank == 0:
+            self._keep()
+        return saved
+
+    def _keep(self) -> None:
+        """Removes what is not kept. The save stands, whatever becomes of this."""
+        if self._keep_last is None:
+            return
+        try:
+            done = json.loads(_core.gc_json(self.run_path, keep_last=self._keep_last, keep_every=self._keep_every,
+                                            uncommitted_older_than=self._stale))
+        except Error as failed:
+            self._warn(f"older checkpoints are not removed: {failed}")
+            return
+        for item in done["items"]:
+            if item["fate"] == "failed":
+                self._warn(f"{item['name']} is not removed: {item['error']['code']}: {item['error']['message']}")
+            elif item["fate"] == "left":
+                self._warn(f"{item['name']} is no checkpoint any more, but a directory in it was left")
+
+    def _warn(self, message: str) -> None:
+        try:
+            warnings.warn(message, KeepWarning, stacklevel=2)
+        except KeepWarning as asked_for:
+            # The caller makes errors of warnings: raised where they can see it, after the save.
+            self._complaint = asked_for
+
+    def _complain(self) -> None:
+        complaint, self._complaint = self._complaint, None
+        if complaint is not None:
+            raise complaint
+
+    def _settle(self) -> None:
+        """Waits for the save in flight, if one is, and tells what became of it."""
+        flight = self._flight
+        if flight is None:
+            return
+        failed = flight.settle()
+        self._flight = None
+        if failed is not None:
+            if self._on_error == "raise" or not isinstance(failed, Exception):
+                raise failed
+            warnings.warn(f"the save of step {flight.step} failed: {failed}", KeepWarning, stacklevel=3)
+        self._complain()
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise usage("expected the process that made the manager, found a child of it: make one there")
+        if self._closed:
+            raise usage("expected an open manager, found one that is closed")
+
+
+def _pool(pool_bytes: int | Literal["auto"], threads: int | None) -> Pool:
+    return Pool(0, grow=True, threads=threads) if pool_bytes == "auto" else Pool(pool_bytes, threads=threads)
+
+
+def _verify(saved: Saved) -> None:
+    """Reads a checkpoint back; one that is not what was written is rejected, so that nobody resumes from it."""
+    report = json.loads(_core.verify_json(saved.path))
+    if report["ok"]:
+        return
+    first = report["findings"][0]
+    reason = f"read back after the save: {first['code']}: {first['message']}"
+    _core.reject(saved.path, reason[:400])
+    message = f"{reason}; {len(report['findings'])} findings in all; the checkpoint is rejected"
+    raise error(first["code"], message, location=Location(file=first.get("file") or saved.path))
+
+
+def _add(raised: BaseException, failed: BaseException) -> None:
+    """Puts a second failure beside the one that is being raised, so that neither hides the other."""
+    if failed is raised:
+        return
+    text = f"and the save in flight failed: {type(failed).__name__}: {failed}"
+    if hasattr(raised, "add_note"):
+        raised.add_note(text)
+        return
+    # Python 3.10 prints no notes; it prints the chain.
+    last = raised
+    while last.__context__ is not None and last.__context__ is not failed:
+        last = last.__context__
+    last.__context__ = failed
+
+
+def _check(name: str, found: object, expected: str, holds: bool) -> None:
+    if not holds:
+        raise usage(f"expected {name} to be {expected}, found {found!r}")
