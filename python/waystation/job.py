@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from .errors import Error, Location, error, from_parts, usage
 from .group import Group, Solo
+from .progress import Progress, Report, reporting
 from .rollforward import Skipped, resume_point
 from .snapshot import Snapshot, write
 from .waiting import commit_file, until
@@ -164,7 +165,7 @@ class Job:
         snapshot: Snapshot,
         step: int,
         *,
-        progress: _core.Progress | None = None,
+        progress: Progress = None,
         deadline: float = 600.0,
         reserved: Reserved | None = None,
     ) -> Saved:
@@ -181,29 +182,31 @@ class Job:
         mine = self.reserve(step) if reserved is None else reserved
         if mine.step != step:
             raise usage(f"expected the step {mine.step}, which was reserved, found {step}")
-        path = os.path.join(self.run_path, mine.name)
+        with reporting(progress) as report:
+            path = os.path.join(self.run_path, mine.name)
+            return Saved(path, mine.name, step, self._write(path, mine, snapshot, deadline, report))
+
+    def _write(self, path: str, mine: Reserved, snapshot: Snapshot, deadline: float, report: Report | None) -> str:
+        """The save, from the directory to the commit; the digest."""
         if self.rank == 0:
-            _core.make_attempt(self.run_path, self.plan, step, mine.counter)
+            _core.make_attempt(self.run_path, self.plan, mine.step, mine.counter)
         else:
-            self._wait_for_directory(path, mine, deadline, progress)
-        session = _core.Session.begin(path, self.plan, step, mine.counter, self.rank, threads=self.threads,
+            self._wait_for_directory(path, mine, deadline, report)
+        session = _core.Session.begin(path, self.plan, mine.step, mine.counter, self.rank, threads=self.threads,
                                       shard_bytes=self.shard_bytes, check_state=self.check)
         placed = snapshot.declare(session)
         writing = session.lay_out()
-        write(writing, placed, threads=self.threads, progress=progress)
+        write(writing, placed, threads=self.threads, progress=report)
         writing.finish()
-        if self.rank == 0:
-            digest = self._commit(path, mine, deadline, progress)
-        else:
-            digest = self._wait_for_commit(path, mine, deadline, progress)
-        return Saved(path, mine.name, step, digest)
+        commit = self._commit if self.rank == 0 else self._wait_for_commit
+        return commit(path, mine, deadline, report)
 
-    def _commit(self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None) -> str:
+    def _commit(self, path: str, mine: Reserved, deadline: float, report: Report | None) -> str:
         # A job of one has all its parts already.
         wait = deadline if self.size > 1 else None
         try:
             digest, _ = _core.commit(path, run_path=self.run_path, name=mine.name, deadline=wait,
-                                     check_state=self.check, progress=progress)
+                                     check_state=self.check, progress=report)
         except Error as failed:
             if failed.code != "writer-missing" or self.size == 1:
                 raise
@@ -211,8 +214,8 @@ class Job:
             raise error(failed.code, message, location=failed.location, rule=failed.rule, remedy=_ADVICE) from failed
         return digest
 
-    def _wait_for_directory(self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None) -> None:
-        made = until(lambda: os.path.isdir(path) or None, deadline, "waiting for rank 0", progress)
+    def _wait_for_directory(self, path: str, mine: Reserved, deadline: float, report: Report | None) -> None:
+        made = until(lambda: os.path.isdir(path) or None, deadline, "waiting for rank 0", report)
         if made is None:
             message = (
                 f"rank {self.rank} expected rank 0 to make {mine.name} (step {mine.step}, save number {mine.counter} of "
@@ -220,9 +223,9 @@ class Job:
             )
             raise usage(message, "not-found", remedy=f"{_ADVICE} All ranks save the same steps in the same order.")
 
-    def _wait_for_commit(self, path: str, mine: Reserved, deadline: float, progress: _core.Progress | None) -> str:
+    def _wait_for_commit(self, path: str, mine: Reserved, deadline: float, report: Report | None) -> str:
         # Twice: rank 0 itself waits so long for the slowest rank, and commits then.
-        digest = until(lambda: commit_file(path), 2 * deadline, "waiting for the commit", progress)
+        digest = until(lambda: commit_file(path), 2 * deadline, "waiting for the commit", report)
         if digest is None:
             message = (
                 f"rank {self.rank} wrote its part of {mine.name} and expected rank 0 to commit it within "

@@ -55,15 +55,19 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
         if error.code != "no-checkpoint":
             raise
         return ResumePoint(skipped=skipped)
-    passed = [Skipped(one["name"], one["error"]["code"], one["error"]["message"]) for one in latest["skipped"]]
-    return ResumePoint(latest["name"], latest["digest"], skipped + passed)
+    # That an attempt is not committed says less than why it could not be.
+    known = {one.name for one in skipped}
+    skipped += [Skipped(one["name"], one["error"]["code"], one["error"]["message"])
+                for one in latest["skipped"] if one["name"] not in known]
+    return ResumePoint(latest["name"], latest["digest"], skipped)
 
 
 def roll_forward(run_path: str) -> list[Skipped]:
     """Commits the newest attempt that is newer than the latest checkpoint and has parts of all its writers.
 
-    Attempts that lack parts are nobody's concern; what else speaks against a commit is in the answer. Harmless while the
-    job that wrote the attempt still runs: whoever commits puts the same bytes. Raises errors of class io.
+    The answer is what could not be committed, and why: `writer-missing` where a save was cut short, which is nobody's
+    concern. Harmless while the job that wrote the attempt still runs: whoever commits puts the same bytes. Raises errors
+    of class io.
     """
     attempts = sorted(json.loads(_core.list_json(run_path)), key=_rank, reverse=True)
     skipped = []
@@ -78,8 +82,7 @@ def roll_forward(run_path: str) -> list[Skipped]:
         except Error as error:
             if error.class_ == "io":
                 raise
-            if error.code != "writer-missing":
-                skipped.append(Skipped(name, error.code, error.message))
+            skipped.append(Skipped(name, error.code, error.message))
         else:
             break
     return skipped

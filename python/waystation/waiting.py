@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from . import _core
+from .progress import Report
 
 __all__ = ["commit_file", "until"]
 
@@ -22,7 +22,7 @@ _COMMIT = re.compile(rb"([0-9a-f]{64})  manifest\.json\n")
 
 
 def until(
-    look: Callable[[], _Found | None], deadline: float, what: str, progress: _core.Progress | None = None
+    look: Callable[[], _Found | None], deadline: float, what: str, progress: Report | None = None
 ) -> _Found | None:
     """What `look` gives as soon as it gives anything; None when `deadline` seconds have passed.
 
