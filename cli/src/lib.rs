@@ -12,6 +12,7 @@ mod npy;
 pub mod operations;
 mod output;
 mod place_arg;
+pub mod plain_json;
 mod progress;
 mod region_arg;
 

@@ -34,6 +34,9 @@ pub(crate) struct Checkpoint {
 /// A key, a region or `None` for all, and the array to read into.
 type Asked<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Bound<'py, PyAny>);
 
+/// Kind, name, coordinate, and the value as JSON.
+type RecordTuple = (String, String, Vec<(String, u64)>, String);
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Checkpoint>()?;
     module.add_class::<Entry>()?;
@@ -180,7 +183,7 @@ impl Checkpoint {
         work::short(py, || Mapped::new(&self.reader, &identity))
     }
 
-    fn records(&self, py: Python<'_>) -> Result<Vec<(String, String, Vec<(String, u64)>, String)>> {
+    fn records(&self, py: Python<'_>) -> Result<Vec<RecordTuple>> {
         work::short(py, || {
             let records = self.reader.records().map(|record| {
                 let record = record?;

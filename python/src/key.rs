@@ -4,9 +4,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use waystation_format::{Code, Coordinate, Error, Identity, Region, Role, Topology};
+use waystation_format::{Coordinate, Identity, Region, Role, Topology};
 
-use crate::errors::{Result, usage_because};
+use crate::errors::{Result, usage, usage_because};
 
 /// `(component, role, name, slot, owner, scope)`.
 type Parts = (String, String, String, Option<String>, Option<String>, Vec<(String, u64)>);
@@ -14,7 +14,7 @@ type Parts = (String, String, String, Option<String>, Option<String>, Vec<(Strin
 /// Reads a key. Names are not looked at: whoever writes checks them, and nothing of a bad name is ever found.
 ///
 /// # Errors
-/// `bad-argument` for what is no key, `unsupported-role` for a role that the registry lacks.
+/// `bad-argument` for what is no key, or has a role that the registry lacks.
 pub(crate) fn identity(key: &Bound<'_, PyAny>) -> Result<Identity> {
     let parts: PyResult<Parts> = key.extract();
     let (component, role, name, slot, owner, scope) = parts.map_err(|cause| {
@@ -26,12 +26,12 @@ pub(crate) fn identity(key: &Bound<'_, PyAny>) -> Result<Identity> {
 }
 
 /// # Errors
-/// `unsupported-role`.
+/// `bad-argument` for a role that the registry lacks.
 pub(crate) fn role(id: &str) -> Result<Role> {
     Role::from_id(id).ok_or_else(|| {
         let all: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
         let message = format!("expected one of the roles {}, found {id:?}", all.join(", "));
-        Error::new(Code::UnsupportedRole, message).into()
+        usage(message)
     })
 }
 

@@ -17,6 +17,7 @@ mod rewrite;
 mod run;
 mod session;
 mod staging;
+mod streams;
 mod walk;
 mod watch;
 mod work;
@@ -35,6 +36,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     run::register(module)?;
     session::register(module)?;
     staging::register(module)?;
+    streams::register(module)?;
     walk::register(module)?;
     writing::register(module)
 }

@@ -98,8 +98,12 @@ def order(order_json: str, n: int, epoch: int, first: int, count: int) -> list[i
 
 def stream_from_native(form: str, native: bytes, *, on_reshape: str, framework: str, initial_seed: int | None = None) -> str:
     """The value of an `rng` record, canary and caches included, as json. `form` and `native` as `waystation rng convert` has
-    them: raw bytes for torch-cpu, torch-cuda, torch-mps; JSON text for numpy, numpy-legacy, python, torch-key, mlx, jax."""
-def stream_to_native(form: str, value_json: str) -> bytes: ...
+    them: raw bytes for torch-cpu, torch-cuda, torch-mps; JSON text for numpy, numpy-legacy, python, torch-key, mlx; for jax
+    {"impl","partitionable"?,"value"} and for rust {"algorithm","value"}, which those forms do not say themselves. Integers may be
+    as long as they are, also as strings of decimal digits."""
+def stream_to_native(form: str, value_json: str) -> bytes:
+    """The state of an `rng` record in a framework's form, as `stream_from_native` reads it; `bad-argument` where the form cannot
+    hold it, such as torch-cpu without an initial seed."""
 
 @final
 class SessionPlan:

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use waystation_format::RngAlgorithm;
+use waystation_state::rng::native::Form;
 
 /// Draw from states of random streams, and convert them between frameworks.
 #[derive(Debug, Args)]
@@ -115,6 +116,25 @@ pub(crate) enum RngForm {
     Jax,
     Mlx,
     Rust,
+}
+
+impl RngForm {
+    /// The framework's form; `None` for the neutral one.
+    pub(crate) fn native(self) -> Option<Form> {
+        Some(match self {
+            Self::Neutral => return None,
+            Self::TorchCpu => Form::TorchCpu,
+            Self::TorchCuda => Form::TorchCuda,
+            Self::TorchMps => Form::TorchMps,
+            Self::TorchKey => Form::TorchKey,
+            Self::Numpy => Form::Numpy,
+            Self::NumpyLegacy => Form::NumpyLegacy,
+            Self::Python => Form::Python,
+            Self::Jax => Form::Jax,
+            Self::Mlx => Form::Mlx,
+            Self::Rust => Form::Rust,
+        })
+    }
 }
 
 fn algorithm(text: &str) -> Result<RngAlgorithm, String> {

@@ -1,8 +1,6 @@
 //! `rng next` and `rng convert`: states of random streams, for whoever implements or debugs a
 //! resume. Knows forms and files; engines and layouts are `waystation-state`'s.
 
-mod plain_json;
-
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -10,14 +8,12 @@ use std::path::Path;
 use serde_json::json;
 use waystation_format::value_tree::{MapKey, Tree, hex};
 use waystation_format::{Code, Error, Result, RngAlgorithm, RngCache};
-use waystation_state::rng::native::{
-    jax, mlx, numpy, python, rust, torch_cpu, torch_cuda, torch_key, torch_mps,
-};
+use waystation_state::rng::native::{Native, Unsaid, one_word};
 use waystation_state::rng::{Cache, Engine, StreamState, spell};
 
 use super::Context;
 use crate::args::{Rng, RngAction, RngConvert, RngForm, RngNext};
-use crate::output;
+use crate::{output, plain_json};
 
 /// No form is larger; what is longer is something else.
 const MOST_INPUT: u64 = 1 << 20;
@@ -58,6 +54,7 @@ fn draw(args: &RngNext, context: &Context) -> Result<u8> {
 
 fn convert(args: &RngConvert, context: &Context) -> Result<u8> {
     check_flags(args)?;
+    check_unsaid(args)?;
     let input = read(&args.input)?;
     let named = |error: Error| error.in_file(args.input.display().to_string());
     let mut stream = from_form(args, &input).map_err(of_form).map_err(named)?;
@@ -82,16 +79,17 @@ fn convert(args: &RngConvert, context: &Context) -> Result<u8> {
         output::line(&text)?;
         return Ok(0);
     }
-    let more = match (args.to, stream.algorithm) {
-        (RngForm::Rust, algorithm) => format!("\"algorithm\":\"{algorithm}\","),
-        (RngForm::Jax, _) => match jax::to_key_data(&stream)?.1 {
-            jax::Implementation::Threefry { partitionable } => {
-                format!("\"impl\":\"threefry2x32\",\"partitionable\":{partitionable},")
-            }
-            other => format!("\"impl\":\"{}\",", other.name()),
-        },
-        _ => String::new(),
-    };
+    let unsaid = args.to.native().map(|form| form.unsaid(&stream)).transpose()?.unwrap_or_default();
+    let mut more = String::new();
+    if let Some(algorithm) = unsaid.algorithm {
+        more.push_str(&format!("\"algorithm\":\"{algorithm}\","));
+    }
+    if let Some(name) = &unsaid.implementation {
+        more.push_str(&format!("\"impl\":\"{name}\","));
+    }
+    if let Some(partitionable) = unsaid.partitionable {
+        more.push_str(&format!("\"partitionable\":{partitionable},"));
+    }
     let form =
         clap::ValueEnum::to_possible_value(&args.to).map(|value| value.get_name().to_owned());
     let form = form.unwrap_or_default();
@@ -121,62 +119,29 @@ fn check_flags(args: &RngConvert) -> Result<()> {
 }
 
 fn from_form(args: &RngConvert, input: &[u8]) -> Result<StreamState> {
-    let tree = || plain_json::parse(input);
-    match args.from {
-        RngForm::TorchCpu => torch_cpu::from_bytes(&bytes(input, &[torch_cpu::BYTES])),
-        RngForm::TorchCuda => torch_cuda::from_bytes(&bytes(input, &[16])),
-        RngForm::TorchMps => torch_mps::from_bytes(&bytes(input, &[44, 36])),
-        RngForm::TorchKey => match words(&tree()?)?.as_slice() {
-            [seed, offset] => torch_key::from_words([*seed, *offset]),
-            other => {
-                let message = format!("torch-key: expected [seed, offset], found {}", other.len());
-                Err(bad(&message))
-            }
-        },
-        RngForm::Numpy => numpy::from_tree(&tree()?),
-        RngForm::NumpyLegacy => numpy::from_legacy_tree(&tree()?),
-        RngForm::Python => python_state(&tree()?),
-        RngForm::Jax => {
-            let name = args.implementation.as_deref().ok_or_else(|| {
-                Error::new(Code::BadArgument, "expected --impl, which the key data do not say")
-            })?;
-            let implementation = jax::Implementation::named(name, args.partitionable)?;
-            jax::from_key_data(&words_32(&tree()?)?, implementation)
-        }
-        RngForm::Mlx => {
-            // The whole of `mx.random.state` is a list of the one key.
-            let tree = match tree()? {
-                Tree::List(mut items) if items.len() == 1 => items.remove(0),
-                other => other,
-            };
-            match words_32(&tree)?.as_slice() {
-                [first, second] => mlx::from_words([*first, *second]),
-                other => {
-                    Err(bad(&format!("mlx: expected a key of two words, found {}", other.len())))
-                }
-            }
-        }
-        RngForm::Rust => {
-            let algorithm = args.algorithm.ok_or_else(|| {
-                Error::new(Code::BadArgument, "expected --algorithm, which the form does not say")
-            })?;
-            rust::from_tree(algorithm, &tree()?)
-        }
-        RngForm::Neutral => neutral(&tree()?),
-    }
+    let Some(form) = args.from.native() else { return neutral(&plain_json::parse(input)?) };
+    let native = match form.is_bytes() {
+        true => Native::Bytes(bytes(input, form.lengths())),
+        false => Native::Tree(plain_json::parse(input)?),
+    };
+    let unsaid = Unsaid {
+        algorithm: args.algorithm,
+        implementation: args.implementation.clone(),
+        partitionable: args.partitionable,
+    };
+    form.read(&native, &unsaid)
 }
 
-/// What `random.getstate()` gives; a part of it is told by its length.
-fn python_state(tree: &Tree) -> Result<StreamState> {
-    let words = |items: &[Tree]| items.iter().all(|item| matches!(item, Tree::Int(_)));
-    match tree {
-        Tree::List(items) if items.len() > 3 && words(items) => Err(bad(&format!(
-            "python: expected [3, [624 words, position], gauss_next], all that random.getstate() \
-             gives, found a list of {} integers: is it the middle one?",
-            items.len()
-        ))),
-        _ => python::from_tree(tree),
-    }
+/// What neither the form nor the flags say.
+fn check_unsaid(args: &RngConvert) -> Result<()> {
+    let (flag, what) = match args.from {
+        RngForm::Jax if args.implementation.is_none() => ("--impl", "key data"),
+        RngForm::Rust if args.algorithm.is_none() => ("--algorithm", "form"),
+        _ => return Ok(()),
+    };
+    let verb = if what == "form" { "does" } else { "do" };
+    let message = format!("expected {flag}, which the {what} {verb} not say");
+    Err(Error::new(Code::BadArgument, message))
 }
 
 /// Input of another form than the flags say is a mistake of the command line; a state of that form
@@ -195,20 +160,11 @@ enum Written {
 }
 
 fn to_form(form: RngForm, stream: &StreamState) -> Result<Written> {
-    let tree = match form {
-        RngForm::TorchCpu => return torch_cpu::to_bytes(stream).map(Written::Bytes),
-        RngForm::TorchCuda => return torch_cuda::to_bytes(stream).map(Written::Bytes),
-        RngForm::TorchMps => return torch_mps::to_bytes(stream).map(Written::Bytes),
-        RngForm::TorchKey => list(torch_key::to_words(stream)?),
-        RngForm::Numpy => numpy::to_tree(stream)?,
-        RngForm::NumpyLegacy => numpy::to_legacy_tree(stream)?,
-        RngForm::Python => python::to_tree(stream)?,
-        RngForm::Jax => list(jax::to_key_data(stream)?.0),
-        RngForm::Mlx => list(mlx::to_words(stream)?),
-        RngForm::Rust => rust::to_tree(stream)?,
-        RngForm::Neutral => return Ok(Written::Json(neutral_text(stream))),
-    };
-    plain_json::print(&tree).map(Written::Json)
+    let Some(form) = form.native() else { return Ok(Written::Json(neutral_text(stream))) };
+    match form.write(stream)? {
+        Native::Bytes(bytes) => Ok(Written::Bytes(bytes)),
+        Native::Tree(tree) => plain_json::print(&tree).map(Written::Json),
+    }
 }
 
 /// Reads the neutral form: the members of a record of kind `rng` that are the stream's.
@@ -305,39 +261,6 @@ fn neutral_text(stream: &StreamState) -> String {
         members.insert("initial_seed".to_owned(), seed);
     }
     object.to_string()
-}
-
-/// A word of 64 bits: bare, as records spell large ones, or as a string of decimal digits.
-fn one_word(tree: &Tree) -> Result<u64> {
-    let digits = |text: &str| text.parse().ok().filter(|word: &u64| word.to_string() == text);
-    let word = match tree {
-        Tree::Int(value) => u64::try_from(*value).ok(),
-        Tree::BigInt(text) | Tree::Str(text) => digits(text),
-        Tree::Map(members) => match members.as_slice() {
-            [(MapKey::Str(name), Tree::Str(text))] if name == "int" => digits(text),
-            _ => None,
-        },
-        _ => None,
-    };
-    word.ok_or_else(|| bad("expected an integer from 0 to 2^64 - 1, found another value"))
-}
-
-fn words(tree: &Tree) -> Result<Vec<u64>> {
-    match tree {
-        Tree::List(items) => items.iter().map(one_word).collect(),
-        _ => Err(bad("expected a list of integers, found another value")),
-    }
-}
-
-fn words_32(tree: &Tree) -> Result<Vec<u32>> {
-    let narrow = |word| {
-        u32::try_from(word).map_err(|_| bad(&format!("expected integers below 2^32, found {word}")))
-    };
-    words(tree)?.into_iter().map(narrow).collect()
-}
-
-fn list<I: Into<u64>>(values: impl IntoIterator<Item = I>) -> Tree {
-    Tree::List(values.into_iter().map(|value| Tree::int(i128::from(value.into()))).collect())
 }
 
 /// Raw bytes if their number is one of `lengths`, else what they spell in hex, else themselves: the

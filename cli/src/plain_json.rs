@@ -16,7 +16,7 @@ const LEVELS: u32 = 16;
 /// # Errors
 ///
 /// [`Code::BadRngState`] for what is no JSON, or nests deeper than states do.
-pub(super) fn parse(input: &[u8]) -> Result<Tree> {
+pub fn parse(input: &[u8]) -> Result<Tree> {
     let raw: &RawValue = serde_json::from_slice(input).map_err(|error| match is_repr(input) {
         true => Error::new(Code::BadRngState, REPR),
         false => bad(error),
@@ -69,7 +69,7 @@ fn value(raw: &RawValue, levels: u32) -> Result<Tree> {
 ///
 /// [`Code::BadArgument`] for what JSON cannot say: infinities, NaNs, and the types that no form of
 /// a stream has.
-pub(super) fn print(tree: &Tree) -> Result<String> {
+pub fn print(tree: &Tree) -> Result<String> {
     let mut out = String::new();
     write(&mut out, tree)?;
     Ok(out)
