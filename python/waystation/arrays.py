@@ -120,7 +120,8 @@ def _torch_bytes(tensor: Any) -> Bytes:
     plain_tensor(tensor)
     torch = sys.modules["torch"]
     flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy()  # type: ignore[no-any-return]
+    # One element is contiguous to PyTorch whatever its stride is, but for this view.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy()  # type: ignore[no-any-return]
 
 
 def _numpy(obj: Any) -> np.ndarray[Any, Any]:

@@ -99,7 +99,7 @@ def of_torch(dtype: torch.dtype) -> str:
 
 def import_torch() -> Any:
     """PyTorch. Raises `bad-argument` where it is not installed."""
-    if "torch" not in sys.modules:
+    if sys.modules.get("torch") is None:
         try:
             import torch
         except ImportError:

@@ -42,10 +42,10 @@ class Record:
 def progress(optimizer_step: int, *, iteration: int | None = None, skipped: int | None = None, epoch: int | None = None,
              samples: int | None = None, tokens: int | None = None, batch: int | None = None) -> Record:
     """How far training has come: completed optimizer steps, and what the trainer counts beside them (None: it does not)."""
-    counts = {"optimizer_step": optimizer_step, "iteration": iteration, "skipped": skipped, "epoch": epoch,
-              "samples": samples, "tokens": tokens, "batch": batch}
+    counts = {"iteration": iteration, "skipped": skipped, "epoch": epoch, "samples": samples, "tokens": tokens,
+              "batch": batch}
     said = {name: _count(name, number) for name, number in counts.items() if number is not None}
-    return Record("progress", "main", said)
+    return Record("progress", "main", {"optimizer_step": _count("optimizer_step", optimizer_step), **said})
 
 
 def value(name: str, obj: Any, *, put_tensor: PutTensor | None = None,

@@ -6,8 +6,8 @@ Knows nothing of runs, ranks that talk, or files: `Snapshot.declare` tells a ses
 
 from __future__ import annotations
 
+import hashlib
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -203,7 +203,8 @@ def write(writing: _core.Writing, placed: Sequence[tuple[int, Piece]], *, thread
 
 def owner_rank(key: Key, candidates: Sequence[int]) -> int:
     """Which of several ranks that hold the same tensor writes it: a function of the identity alone, the same everywhere."""
-    return candidates[zlib.crc32(key.text.encode()) % len(candidates)]
+    digest = hashlib.blake2b(key.text.encode(), digest_size=8).digest()
+    return candidates[int.from_bytes(digest, "little") % len(candidates)]
 
 
 def _product(numbers: Sequence[int]) -> int:
