@@ -11,9 +11,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from .. import _core
 from ..dcp.naming import Naming
 from ..errors import Error, Location, error
+from ..progress import Progress
 from . import dcp_metadata
 from .archive import Files, Source
 from .dcp_metadata import Box, Span, StoredTensor, StoredValue
@@ -44,7 +44,7 @@ def import_dcp(
     trust_links: bool = False,
     memory: int = MEMORY,
     threads: int | None = None,
-    progress: _core.Progress | None = None,
+    progress: Progress = None,
 ) -> Imported:
     """Makes a checkpoint of a directory that `dcp.save` wrote: at `out`, a directory to make, or as the next attempt of `run`.
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import _core
+from .. import _core, dtypes
 from ..errors import Location, error, usage
+from ..progress import Progress, reporting
 from .intake import Imported, Target
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def import_hf(
     step: int = 0,
     writers: int = 1,
     attach: Sequence[str | os.PathLike[str]] = (),
-    progress: _core.Progress | None = None,
+    progress: Progress = None,
 ) -> Imported:
     """Makes a checkpoint of a directory of Hugging Face, or of one safetensors file, and checks it on the way.
 
@@ -54,13 +55,13 @@ def import_hf(
     format, say) is in `skipped`. Pickles among the files are carried and never read. Raises as `waystation import`.
     """
     Target(out, run, None, step).check()
-    said = json.loads(
-        _core.import_json(
+    with reporting(progress) as report:
+        answer = _core.import_json(
             os.fspath(source), out=None if out is None else os.fspath(out),
             run_path=None if run is None else os.fspath(run), step=step, writers=writers,
-            attach=[os.fspath(path) for path in attach], progress=progress,
-        )
-    )  # fmt: skip
+            attach=[os.fspath(path) for path in attach], progress=report,
+        )  # fmt: skip
+    said = json.loads(answer)
     return Imported(said["path"], said["digest"], step, said["tensors"], said["bytes"], 0, tuple(said.get("skipped", ())))
 
 
@@ -73,7 +74,7 @@ def export_hf(
     component: str = "main",
     names: Names | None = None,
     config: Any = None,
-    progress: _core.Progress | None = None,
+    progress: Progress = None,
 ) -> Exported:
     """Makes a directory that `transformers` and every other reader of safetensors load, of any checkpoint.
 
@@ -87,12 +88,10 @@ def export_hf(
     """
     path = checkpoint if isinstance(checkpoint, (str, os.PathLike)) else checkpoint.path
     text = None if config is None else _config_text(config)
-    said = json.loads(
-        _core.export(
-            os.fspath(path), os.fspath(out), roles=tuple(roles), component=component,
-            max_shard_bytes=_bytes(max_shard_size), progress=progress,
-        )
-    )  # fmt: skip
+    with reporting(progress) as report:
+        answer = _core.export(os.fspath(path), os.fspath(out), roles=tuple(roles), component=component,
+                              max_shard_bytes=_bytes(max_shard_size), progress=report)  # fmt: skip
+    said = json.loads(answer)
     tied = dict(said["tied"])
     if names is not None:
         tied = _rename(os.fspath(out), names, tied)
@@ -103,7 +102,7 @@ def export_hf(
 
 def load_into(
     model: Any, checkpoint: str | os.PathLike[str] | Checkpoint, *, component: str = "main", strict: bool = True,
-    assign: bool = False, device: Any = None, prefix: str = "", progress: Any = None,
+    assign: bool = False, device: Any = None, prefix: str = "", progress: Progress = None,
 ) -> tuple[list[str], list[str]]:
     """Loads the weights of a checkpoint into a module of PyTorch, in one plan, verified; (missing, unexpected) names.
 
@@ -111,10 +110,7 @@ def load_into(
     read as they are (no copy, and their dtype); otherwise they are copied into its own, and a tensor of another dtype is
     refused, for copying would convert it. `strict` refuses names that only one side has, before anything is touched.
     """
-    from ..checkpoint import Checkpoint
-    from ..checkpoint import open as open_checkpoint
-
-    ckpt = checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
+    ckpt = _opened(checkpoint)
     view = ckpt if component == "main" else ckpt.component(component)
     own = model.state_dict(keep_vars=True)
     wanted = {name: prefix + name for name in own if prefix + name in view}
@@ -127,8 +123,9 @@ def load_into(
         raise usage(f"the module has {_some(missing)} that the checkpoint lacks, the checkpoint {_some(unexpected)} that the "
                     f"module lacks", remedy="strict=False goes on without them and returns both.")  # fmt: skip
     _check_fit(own, wanted, view, assign)
-    read = view.load(list(wanted.values()), framework="torch", device=device, progress=progress)
-    state = {name: read[stored] for name, stored in wanted.items()}
+    keys = {name: view[stored].key for name, stored in wanted.items()}
+    read = ckpt.load(dict.fromkeys(keys.values()), framework="torch", device=device, progress=progress)
+    state = {name: read[key] for name, key in keys.items()}
     model.load_state_dict(state, strict=False, assign=assign)
     return missing, unexpected
 
@@ -141,10 +138,7 @@ def from_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint, cls: Any = 
     """
     import transformers
 
-    from ..checkpoint import Checkpoint
-    from ..checkpoint import open as open_checkpoint
-
-    ckpt = checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
+    ckpt = _opened(checkpoint)
     if "config.json" not in ckpt.attachments:
         raise usage("the checkpoint has no attachment config.json", "not-found",
                     remedy="Save it with attachments={'config.json': …}, or make the model and call load_into.")  # fmt: skip
@@ -159,9 +153,14 @@ def from_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint, cls: Any = 
     return cls.from_pretrained(None, config=config, state_dict=state, **arguments)
 
 
-def _check_fit(own: Mapping[str, Any], wanted: Mapping[str, str], view: Any, assign: bool) -> None:
-    from .. import dtypes
+def _opened(checkpoint: str | os.PathLike[str] | Checkpoint) -> Checkpoint:
+    from ..checkpoint import Checkpoint
+    from ..checkpoint import open as open_checkpoint
 
+    return checkpoint if isinstance(checkpoint, Checkpoint) else open_checkpoint(checkpoint)
+
+
+def _check_fit(own: Mapping[str, Any], wanted: Mapping[str, str], view: Any, assign: bool) -> None:
     for name, stored in wanted.items():
         there, here = view[stored], own[name]
         if tuple(there.shape) != tuple(here.shape):

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from .. import _core
-from ..errors import Error, error, usage
+from ..errors import Error, error, from_parts, usage
+from ..progress import Progress, beyond, reporting
 from ..snapshot import Piece, Snapshot
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -64,14 +65,13 @@ class Target:
 
 def take_in(
     snapshot: Snapshot, target: Target, *, source: str, threads: int | None = None, memory: int = MEMORY,
-    progress: _core.Progress | None = None,
+    progress: Progress = None,
 ) -> tuple[str, str]:
     """Writes and commits a snapshot whose pieces' `data` are `Fill`s; the path and digest.
 
     At most about twice `memory` bytes are held, or one piece that is larger and the one after it. After an error no
-    checkpoint is there: the directory is left without a commit, and the error's notes name it.
+    checkpoint is there: the directory is left uncommitted, and the error names it.
     """
-    # Tables that say what is wrong with the state are met now, before anything is made.
     name = target.name or _default_name(target, source)
     if target.out is not None:
         path = os.fspath(target.out)
@@ -88,12 +88,15 @@ def take_in(
         session.producer(_PRODUCER, "1")
         placed = snapshot.declare(session)
         writing = session.lay_out()
-        _write(writing, placed, threads, memory, progress)
-        writing.finish()
-        digest, _ = _core.commit(path, run_path=run_path, name=attempt, progress=progress)
-    except Error as e:
-        e.message += f"; {path} is left without a commit and is no checkpoint: remove it"
-        raise
+        with reporting(progress) as report:
+            _write(writing, placed, threads, memory, report)
+            writing.finish()
+            digest, _ = _core.commit(path, run_path=run_path, name=attempt, progress=report)
+    except Error as why:
+        at = why.location
+        left = f"{path} is left uncommitted, which nothing takes for a checkpoint"
+        raise from_parts(why.code, why.class_, f"{why.message}; {left}", why.remedy, at.file, at.offset, at.pointer,
+                         at.record, at.tensor, why.rule) from why
     return path, digest
 
 
@@ -110,8 +113,7 @@ def _write(
         for batch in _then_nothing(batches):
             filled = ahead.result()
             ahead = pool.submit(_read, batch)
-            report = None if progress is None else _beyond(progress, done, writing.nbytes)
-            writing.write(filled, threads=threads, progress=report)
+            writing.write(filled, threads=threads, progress=beyond(progress, done, writing.nbytes))
             done += sum(data.nbytes for _, data in filled)
 
 
@@ -159,7 +161,3 @@ def _default_name(target: Target, source: str) -> str:
     of = os.path.realpath(source if target.run is None else target.run)
     name = os.path.basename(of) if target.run is not None or os.path.isdir(of) else os.path.splitext(os.path.basename(of))[0]
     return name if name and name.isprintable() and len(name.encode("utf-8", "replace")) <= 1024 else "import"
-
-
-def _beyond(progress: _core.Progress, done: int, total: int) -> _core.Progress:
-    return lambda what, now, _: progress(what, done + now, total)

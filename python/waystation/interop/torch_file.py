@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from .. import _core
 from ..dcp.naming import Naming
 from ..errors import Error, usage
 from ..key import Key
+from ..progress import Progress
 from .archive import Files
 from .intake import MEMORY, Bytes, Fill, Imported, Target, take_in
 from .pickle_machine import Inert
@@ -45,7 +45,7 @@ def import_torch_file(
     max_expanded_bytes: int = MAX_EXPANDED,
     memory: int = MEMORY,
     threads: int | None = None,
-    progress: _core.Progress | None = None,
+    progress: Progress = None,
 ) -> Imported:
     """Makes a checkpoint of a file of `torch.save`: at `out`, a directory to make, or as the next attempt of `run`.
 

@@ -1,0 +1,72 @@
+"""`python -m waystation.interop` and the example, as they are started from a shell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from interop import hostile as h
+
+import waystation
+
+torch = pytest.importorskip("torch")
+_ROOT = Path(__file__).parents[2]
+
+
+def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-m", "waystation.interop", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
+
+
+def test_a_file_goes_in_and_a_model_comes_out(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    torch.save({"model": {"w": torch.ones(3)}, "odd": torch.nn.Linear(1, 1)}, tmp_path / "a.pt")
+    refused = _run("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c")
+    assert refused.returncode == 2 and "trust_pickle" in refused.stderr and not refused.stdout
+    refused = _run("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c", "--trust-pickle")
+    assert refused.returncode == 1 and "odd is an object of torch.nn.modules.linear.Linear" in refused.stderr
+    done = _run("import-torch", tmp_path / "a.pt", "--run", tmp_path / "run", "--step", 5, "--trust-pickle", "--skip-unreadable")
+    assert done.returncode == 0 and "left out: odd is an object" in done.stderr
+    path = done.stdout.strip()
+    assert waystation.latest(tmp_path / "run").path == path and waystation.open(path).step == 5
+    done = _run("export-hf", path, "--out", tmp_path / "hf", "--rename", "w=v", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["files"] == 1
+    assert load_file(tmp_path / "hf/model.safetensors")["v"].tolist() == [1, 1, 1]
+    done = _run("import-hf", tmp_path / "hf", "--out", tmp_path / "d", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["tensors"] == 1
+
+
+def test_a_directory_of_dcp_goes_in(tmp_path: Path) -> None:
+    import torch.distributed.checkpoint as dcp
+
+    dcp.save({"model": {"w": torch.ones(3)}}, checkpoint_id=tmp_path / "dcp", no_dist=True)
+    done = _run("import-dcp", tmp_path / "dcp", "--out", tmp_path / "c", "--trust-pickle")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'c'}\n")
+
+
+def test_a_hostile_file_ends_with_one_line(tmp_path: Path) -> None:
+    path = h.archive(tmp_path / "a.pt", h.pickle_of(h.mapping(w=h.global_("os", "system") + h.text("echo run") + b"\x85R")))
+    refused = _run("import-torch", path, "--out", tmp_path / "c", "--trust-pickle")
+    assert refused.returncode == 1 and not refused.stdout
+    assert refused.stderr.count("\n") == 1 and "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("command", [(), ("import-dcp",), ("import-torch",), ("import-hf",), ("export-hf",)])
+def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
+    done = _run(*command, "--help")
+    assert done.returncode == 0 and "example" in done.stdout
+    assert _run(*command, "--nonsense").returncode == 2
+
+
+def test_the_example_runs_as_it_stands() -> None:
+    answers = []
+    for more in ((), ("--map",)):
+        command = [sys.executable, "-W", "ignore", str(_ROOT / "examples/inference.py"), *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT, env={"PYTHONPATH": str(_ROOT)})
+        assert done.returncode == 0, done.stderr
+        answers.append(done.stdout.splitlines()[-1])
+    assert answers[0] == answers[1] and answers[0].startswith("answer:")
