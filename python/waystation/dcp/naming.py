@@ -157,15 +157,6 @@ class Names:
             found = Key("main", "extension", _name(flat(path)), TENSOR_SLOT)
         return Key(*found[:5], scope=scope) if scope else found
 
-    def step_of(self, key: str) -> tuple[Optimizer, str] | None:
-        """The optimizer and the parameter whose step count this is, if it is one."""
-        path = self._paths[key]
-        for one in self.optimizers:
-            split = one.split(path)
-            if split is not None and split[1] == "step":
-                return one, split[0]
-        return None
-
     def _optimizer_key(self, path: Path) -> Key | None:
         for one in self.optimizers:
             split = one.split(path)

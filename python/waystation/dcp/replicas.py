@@ -10,12 +10,14 @@ A digest finds copies that drifted apart. It is no proof against whoever wants t
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.distributed.tensor import DTensor, Replicate
 
@@ -24,15 +26,28 @@ from .._json import canonical
 from ..errors import Error, error
 
 Place = tuple[str, tuple[int, ...]]
-"""A flat key and the start of the box."""
+"""A flat key and the start of the box; `()` of what is no distributed tensor."""
+
+_Ids = np.ndarray[Any, np.dtype[np.uint64]]
+_Sums = np.ndarray[Any, np.dtype[np.uint32]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Digests:
-    """What one rank holds that others may hold too; travels with the results of its writing."""
+    """What one rank holds that others may hold too; travels with the results of its writing.
+
+    Twelve bytes for each, whatever it is called: of a thousand ranks all come to one.
+    """
 
     rank: int
-    of: Mapping[Place, int]
+    ids: _Ids
+    sums: _Sums
+
+    @staticmethod
+    def of(rank: int, digests: Mapping[Place, int]) -> Digests:
+        ids = np.fromiter((_id(place) for place in digests), np.uint64, len(digests))
+        order = np.argsort(ids)
+        return Digests(rank, ids[order], np.fromiter(digests.values(), np.uint32, len(digests))[order])
 
 
 def is_shared(tensor: torch.Tensor, size: int) -> bool:
@@ -61,22 +76,49 @@ def of_tensor(tensor: torch.Tensor) -> int:
     return zlib.crc32(_on_device(tensor), head)
 
 
+def of_array(data: Any) -> int:
+    """Of dtype, shape and elements of what `waystation.arrays` takes."""
+    return zlib.crc32(arrays.as_bytes(data).data, zlib.crc32(f"{arrays.dtype_of(data)} {arrays.shape_of(data)}".encode()))
+
+
+def of_value(value: object) -> int | None:
+    """Of a plain value; None for one that is not plain."""
+    kind = type(value)
+    if kind is float:
+        return zlib.crc32(struct.pack("<d", value), 1)
+    if kind in (bool, int, str) or value is None:
+        return zlib.crc32(f"{kind.__name__} {value}".encode("utf-8", "surrogatepass"))
+    return None
+
+
 def of_tree(value: Any) -> int:
     """Of a value tree."""
-    return int.from_bytes(hashlib.sha256(canonical(value).encode()).digest()[:8], "little")
+    return zlib.crc32(canonical(value).encode(), 2)
 
 
-def compare(ranks: Iterable[Digests]) -> None:
-    """Raises `state-disagree` with keys and ranks where two ranks hold different things under one name."""
-    first: dict[Place, tuple[int, int]] = {}
-    apart: dict[str, set[int]] = {}
+def compare(ranks: Iterable[Digests], places: Callable[[], Iterable[Place]]) -> None:
+    """Raises `state-disagree` with keys and ranks where two ranks hold different things under one name.
+
+    `places` are all that the checkpoint has; they are asked for only to say what was found.
+    """
+    ids, sums, first = np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.int64)
+    apart: dict[int, set[int]] = {}
     for one in ranks:
-        for place, digest in one.of.items():
-            known = first.setdefault(place, (digest, one.rank))
-            if known[0] != digest:
-                apart.setdefault(place[0], {known[1]}).add(one.rank)
+        at = np.minimum(np.searchsorted(ids, one.ids), max(len(ids) - 1, 0))
+        known = ids[at] == one.ids if len(ids) else np.zeros(len(one.ids), bool)
+        for number in np.flatnonzero(known)[sums[at[known]] != one.sums[known]]:
+            apart.setdefault(int(one.ids[number]), {int(first[at[number]])}).add(one.rank)
+        if not known.all():
+            ids, sums = np.concatenate([ids, one.ids[~known]]), np.concatenate([sums, one.sums[~known]])
+            first = np.concatenate([first, np.full(int((~known).sum()), one.rank)])
+            order = np.argsort(ids)
+            ids, sums, first = ids[order], sums[order], first[order]
     if apart:
-        raise differ(apart)
+        names = {found: place[0] for place in places() if (found := _id(place)) in apart}
+        told: dict[str, set[int]] = {}
+        for found, of_ranks in apart.items():
+            told.setdefault(names.get(found, "?"), set()).update(of_ranks)
+        raise differ(told)
 
 
 def differ(apart: Mapping[str, Iterable[int]], remedy: str | None = None) -> Error:
@@ -92,6 +134,11 @@ def differ(apart: Mapping[str, Iterable[int]], remedy: str | None = None) -> Err
         f"ranks hold different things under one name, of which one only would be stored: {'; '.join(told)}{more}",
         remedy=remedy or "Name them in SavePlanner(per_rank=[…]) if each rank has its own, or in SavePlanner(first_rank=[…]) if the "
                "lowest rank's is meant; otherwise the ranks have drifted apart, and no checkpoint can be right.")
+
+
+def _id(place: Place) -> int:
+    text = f"{place[0]}\0{','.join(map(str, place[1]))}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def _on_device(tensor: torch.Tensor) -> bytes:

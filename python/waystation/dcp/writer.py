@@ -11,12 +11,12 @@ what the ranks should hold alike, and commits. Before the last there is no check
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
-from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner import SavePlanner as TorchSavePlanner
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
@@ -160,15 +160,15 @@ class Writer(StorageWriter):
         write(writing, placed, threads=save.threads, progress=self._progress)
         writing.finish()
         results = [WriteResult(item.index, mine.sizes.get(number, 0), None) for number, item in enumerate(plan.items)]
-        results.append(WriteResult(MetadataIndex(_DIGESTS), 0, replicas.Digests(save.writer, mine.digests)))
+        results.append(WriteResult(MetadataIndex(_DIGESTS), 0, replicas.Digests.of(save.writer, mine.digests)))
         written: Future[list[WriteResult]] = Future()
         written.set_result(results)
         return written
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         save = self._save
-        replicas.compare(result.storage_data for of_rank in results for result in of_rank
-                         if isinstance(result.storage_data, replicas.Digests))
+        replicas.compare((result.storage_data for of_rank in results for result in of_rank
+                         if isinstance(result.storage_data, replicas.Digests)), lambda: _places(metadata))
         if save.writer == 0:
             self.digest, _ = _core.commit(save.path, run_path=save.run_path, name=save.name,
                                           deadline=None if self._collective else self._deadline,
@@ -211,7 +211,7 @@ class _Contents:
         self._ties = dict(self.assigned.ties)
         self._taken: dict[Key, str] = {}
         self._counted: set[str] = set()
-        self._trees: dict[str, Any] = {}
+        self._plain_trees: dict[str, Any] = {}
         self._params = self._param_shapes()
         for one in self.names.optimizers:
             self._optimizer(one)
@@ -290,7 +290,8 @@ class _Contents:
                         f"never stored", remedy="Derive the planner from waystation.dcp.SavePlanner.")
         found = values.to_tree(own or key, lookup(item.index), put)
         into[own or key] = (self.names.path(key), found)
-        self._trees[key] = found
+        if not put.pieces:
+            self._plain_trees[key] = found
         self.snapshot.pieces += put.pieces
 
     def _tensor(self, number: int, item: WriteItem) -> None:
@@ -380,16 +381,25 @@ class _Contents:
             elif isinstance(value, torch.Tensor):
                 tensors.append(((key, ()), value))
             else:
-                found[key, ()] = replicas.of_tree(self._tree(key, value))
+                plain = replicas.of_value(value)
+                found[key, ()] = replicas.of_tree(self._tree(key, value)) if plain is None else plain
         return {**found, **replicas.of_tensors(tensors)}
 
     def _tree(self, key: str, value: object) -> Any:
-        if key in self._trees and not _has_tensor(self._trees[key]):
-            return self._trees[key]
+        """The tree of a value, in which tensors stand by their digests: their names are each rank's own."""
+        if key in self._plain_trees:
+            return self._plain_trees[key]
         put = TreeTensors(key)
-        made = values.to_tree(key, value, put)
-        return {"list": [made, *(str(replicas.of_tensor(torch.frombuffer(bytearray(arrays.as_bytes(piece.data)), dtype=torch.uint8)))
-                                 for piece in put.pieces)]}
+        found = values.to_tree(key, value, put)
+        return {"list": [found, *(replicas.of_array(piece.data) for piece in put.pieces)]} if put.pieces else found
+
+
+def _places(metadata: Metadata) -> Iterator[replicas.Place]:
+    """All that a checkpoint has, as ranks know it."""
+    for key, of in metadata.state_dict_metadata.items():
+        yield key, ()
+        if isinstance(of, TensorStorageMetadata):
+            yield from ((key, tuple(chunk.offsets)) for chunk in of.chunks)
 
 
 def _common_records(snapshot: Snapshot, step: int, given: Sequence[Record],
@@ -431,9 +441,3 @@ def _count(value: object) -> tuple[int, str] | None:
     if number == 0 and str(number).startswith("-"):
         return None
     return int(number), f"{dtypes.of_torch(value.dtype)}[]"
-
-
-def _has_tensor(tree: Any) -> TypeGuard[Any]:
-    if isinstance(tree, list):
-        return any(_has_tensor(item) for item in tree)
-    return isinstance(tree, dict) and ("tensor" in tree or any(_has_tensor(item) for item in tree.values()))
