@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import end, run, start, wait_for
+from processes import end, start, wait_for
 
 import waystation
 from waystation import _core
@@ -45,14 +45,11 @@ RANK = """
     resumed = "none" if job.resume_from is None else job.resume_from.step
     print(f"rank {rank} timeline {job.plan.timeline} resumed {resumed} parent {job.plan.parent}", flush=True)
     for one in job.skipped:
-        print("skipped", one.code)
+        print("skipped", one.error.code)
     taken = snapshot(rank, size, step)
-    deadline = 60.0
-    if at == "dies" and rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if at:
-        deadline = 1.5
-    saved = job.save(taken, step, deadline=deadline)
+    # In the middle of its writing.
+    dies = (lambda *said: os.kill(os.getpid(), signal.SIGKILL)) if at == "dies" and rank == 1 else None
+    saved = job.save(taken, step, deadline=1.5 if at else 60.0, progress=dies)
     print(f"saved {saved.step} {saved.digest}")
 """
 
@@ -188,7 +185,8 @@ def test_a_rank_that_dies_is_named_and_the_next_job_goes_on(runs):
     for process in ranks(runs, 3, 4):
         end(process)
     zero, one, two = ranks(runs, 3, 5, "dies")
-    assert "killed" not in end(one, -signal.SIGKILL)
+    assert "resumed 4" in end(one, -signal.SIGKILL)
+    assert list(runs.glob("step-000000000005-*/*-00001-*")), "it was killed before it wrote"
     text = end(zero, 1)
     assert "writer-missing" in text and "1.5 s after rank 0" in text and "1" in text.split("writer-missing")[1]
     text = end(two, 1)
@@ -200,25 +198,36 @@ def test_a_rank_that_dies_is_named_and_the_next_job_goes_on(runs):
 
 def test_a_rank_whose_coordinator_never_comes_says_so(runs):
     Job.start(runs)
-    text = run(
-        """
-        import sys
-        from waystation.job import Job
-        class Second:
-            rank, size = 1, 2
-            def broadcast(self, data):
-                import json
-                from waystation import _core
-                plan = _core.SessionPlan.next_in(sys.argv[1], "run", writers=2)
-                return json.dumps({"plan": plan.to_json(), "resume": None, "skipped": []}).encode()
-        job = Job.start(sys.argv[1], group=Second())
-        from waystation.snapshot import Snapshot
-        job.save(Snapshot(), 7, deadline=0.2)
-        """,
-        runs,
-        status=1,
-    )
+    plan = _core.SessionPlan.next_in(str(runs), "run", writers=2).to_json()
+    job = Job.start(runs, group=Told({"plan": plan, "resume": None, "skipped": []}))
+    with pytest.raises(Error) as caught:
+        job.save(snapshot(7), 7, deadline=0.2)
+    text = str(caught.value)
     assert "not-found" in text and "step 7, save number 0" in text and "same steps in the same order" in text
+
+
+class Told:
+    """Rank 1 of a job whose rank 0 says `message`."""
+
+    rank, size = 1, 2
+
+    def __init__(self, message: object) -> None:
+        self.message = message
+
+    def broadcast(self, data: bytes | None) -> bytes:
+        assert data is None
+        return json.dumps(self.message).encode()
+
+
+def test_ranks_that_see_different_checkpoints_do_not_go_on(runs):
+    saved = Job.start(runs).save(snapshot(5), 5)
+    plan = _core.SessionPlan.next_in(str(runs), "run", writers=2).to_json()
+    told = {"plan": plan, "resume": {"name": saved.name, "digest": saved.digest}, "skipped": []}
+    assert Job.start(runs, group=Told(told), resume="latest").resume_from.step == 5
+    told["resume"]["digest"] = "0" * 64
+    with pytest.raises(Error, match="that rank 0 resumes from") as caught:
+        Job.start(runs, group=Told(told), resume="latest")
+    assert caught.value.code == "digest-mismatch"
 
 
 def test_what_keeps_rank_0_from_starting_is_told_to_all(runs):
@@ -249,7 +258,7 @@ def test_an_attempt_that_lacks_a_part_is_left(runs):
     parts_without_commit(runs, 5, writers=3, missing=1)
     job = Job.start(runs, resume="latest")
     assert job.resume_from.step == 4
-    assert [(one.code, "1" in one.message) for one in job.skipped] == [("writer-missing", True)]
+    assert [(one.error.code, "1" in one.error.message) for one in job.skipped] == [("writer-missing", True)]
     assert states(runs) == {4: "complete", 5: "uncommitted"}
 
 
@@ -270,7 +279,7 @@ def test_a_whole_attempt_that_may_not_be_committed_is_reported(runs):
         file.truncate(100)
     job = Job.start(runs, resume="latest")
     assert job.resume_from.step == 4
-    assert [(one.name, one.code) for one in job.skipped] == [(os.path.basename(path), "length-mismatch")]
+    assert [(one.name, one.error.code) for one in job.skipped] == [(os.path.basename(path), "length-mismatch")]
 
 
 def test_a_rejected_attempt_is_not_rolled_forward(runs):

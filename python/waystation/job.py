@@ -20,14 +20,15 @@ from . import _core
 from .errors import Error, Location, error, from_parts, usage
 from .group import Group, Solo
 from .progress import Progress, Report, reporting
-from .rollforward import Skipped, resume_point
+from .rollforward import resume_point
+from .run import Skipped
 from .snapshot import Snapshot, write
 from .waiting import commit_file, until
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint
 
-__all__ = ["Job", "Reserved", "Saved", "Skipped"]
+__all__ = ["Job", "Reserved", "Saved"]
 
 Topology = Sequence[tuple[str, int]]
 
@@ -108,8 +109,8 @@ class Job:
             message = _refusal(error("interrupted", "it stopped while it started the job"))
             try:
                 message = _plan(path, name, group.size, axes, parent, resume, block_bytes)
-            except Error as failed:
-                message = _refusal(failed)
+            except Error as refused:
+                message = _refusal(refused)
                 raise
             finally:
                 answer = group.broadcast(message)
@@ -117,9 +118,9 @@ class Job:
             answer = group.broadcast(None)
         agreed = json.loads(answer)
         if "error" in agreed:
-            code, class_, text, remedy, file = agreed["error"]
-            text = f"rank 0 could not start the job: {text}"
-            raise from_parts(code, class_, text, remedy, file, None, None, None, None, None)
+            failed = from_parts(*agreed["error"])
+            text = f"rank 0 could not start the job: {failed.message}"
+            raise error(failed.code, text, location=failed.location, rule=failed.rule, remedy=failed.remedy)
         # Only now: a rank that fails before the broadcast leaves the others in it.
         place = _check_place(axes, coordinate)
         return cls(
@@ -129,7 +130,7 @@ class Job:
             topology=axes,
             coordinate=place,
             resume_from=_open(path, resume, agreed["resume"]),
-            skipped=[Skipped(**members) for members in agreed["skipped"]],
+            skipped=[Skipped(name, from_parts(*parts)) for name, parts in agreed["skipped"]],
             threads=threads,
             shard_bytes=shard_bytes,
             check=check,
@@ -265,7 +266,7 @@ def _plan(
         block_bytes=block_bytes,
     )
     resumed = None if point.digest is None else {"name": point.name, "digest": point.digest}
-    skipped = [{"name": one.name, "code": one.code, "message": one.message} for one in point.skipped]
+    skipped = [[one.name, _parts(one.error)] for one in point.skipped]
     return json.dumps({"plan": plan.to_json(), "resume": resumed, "skipped": skipped}).encode()
 
 
@@ -294,5 +295,11 @@ def _check_place(topology: Topology, coordinate: Sequence[tuple[str, int]]) -> t
 
 def _refusal(failed: Error) -> bytes:
     """What rank 0 tells the others when it cannot start."""
-    members = [failed.code, failed.class_, failed.message, failed.remedy, failed.location.file]
-    return json.dumps({"error": members}).encode()
+    return json.dumps({"error": _parts(failed)}).encode()
+
+
+def _parts(failed: Error) -> list[Any]:
+    """An error as `from_parts` takes it."""
+    at = failed.location
+    return [failed.code, failed.class_, failed.message, failed.remedy, at.file, at.offset, at.pointer, at.record, at.tensor,
+            failed.rule]

@@ -8,7 +8,6 @@ anything, reported when the interpreter exits. The interpreter does not exit bef
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import warnings
@@ -17,14 +16,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _core
-from .errors import Error, Location, error, usage
+from .errors import Error, error, usage
 from .group import Group, Solo
 from .handle import SaveHandle
 from .job import Job, Reserved, Saved
 from .pool import Pool
 from .preempt import Preemption
 from .progress import Progress
+from .run import gc, reject, verify
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -272,9 +271,8 @@ class CheckpointManager:
         job = Job.start(self.run_path, resume=resume, **self._start)
         if job.rank == 0:
             for one in job.skipped:
-                if one.code in _CUT_SHORT:
-                    continue
-                warnings.warn(f"{one.name} was passed over: {one.code}: {one.message}", KeepWarning, stacklevel=3)
+                if one.error.code not in _CUT_SHORT:
+                    warnings.warn(f"{one.name} was passed over: {one.error}", KeepWarning, stacklevel=3)
         self._job = job
         self._begun_step = None if job.resume_from is None else job.resume_from.step
         self._begun_at = time.monotonic()
@@ -330,16 +328,16 @@ class CheckpointManager:
         if self._keep_last is None:
             return
         try:
-            done = json.loads(_core.gc_json(self.run_path, keep_last=self._keep_last, keep_every=self._keep_every,
-                                            uncommitted_older_than=self._stale))
+            fates = gc(self.run_path, keep_last=self._keep_last, keep_every=self._keep_every,
+                       uncommitted_older_than=self._stale)
         except Error as failed:
             self._warn(f"older checkpoints are not removed: {failed}")
             return
-        for item in done["items"]:
-            if item["fate"] == "failed":
-                self._warn(f"{item['name']} is not removed: {item['error']['code']}: {item['error']['message']}")
-            elif item["fate"] == "left":
-                self._warn(f"{item['name']} is no checkpoint any more, but a directory in it was left")
+        for one in fates:
+            if one.fate == "failed":
+                self._warn(f"{one.name} is not removed: {one.error}")
+            elif one.fate == "left":
+                self._warn(f"{one.name} is no checkpoint any more, but a directory in it was left")
 
     def _warn(self, message: str) -> None:
         try:
@@ -379,14 +377,14 @@ def _pool(pool_bytes: int | Literal["auto"], threads: int | None) -> Pool:
 
 def _verify(saved: Saved) -> None:
     """Reads a checkpoint back; one that is not what was written is rejected, so that nobody resumes from it."""
-    report = json.loads(_core.verify_json(saved.path))
-    if report["ok"]:
+    report = verify(saved.path)
+    if report.ok:
         return
-    first = report["findings"][0]
-    reason = f"read back after the save: {first['code']}: {first['message']}"
-    _core.reject(saved.path, reason[:400])
-    message = f"{reason}; {len(report['findings'])} findings in all; the checkpoint is rejected"
-    raise error(first["code"], message, location=Location(file=first.get("file") or saved.path))
+    first = report.findings[0].error
+    reason = f"read back after the save: {first.message}"
+    reject(saved.path, f"{first.code}: {reason}"[:400])
+    message = f"{reason}; of {len(report.findings)} findings the first; {saved.name} is rejected"
+    raise error(first.code, message, location=first.location, rule=first.rule, remedy=first.remedy)
 
 
 def _add(raised: BaseException, failed: BaseException) -> None:

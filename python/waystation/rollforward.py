@@ -7,29 +7,19 @@ part. Committing it then gives the bytes that the dead job would have given.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
 
 from . import _core
-from .errors import Error
+from .errors import Error, NoCheckpointError
+from .run import Listed, Skipped, latest, list_checkpoints
 
-__all__ = ["ResumePoint", "Skipped", "resume_point", "roll_forward"]
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """An attempt that could have come before the answer, and why it did not."""
-
-    name: str
-    code: str
-    message: str
+__all__ = ["ResumePoint", "resume_point", "roll_forward"]
 
 
 @dataclass(slots=True)
 class ResumePoint:
-    """What to resume from; no name and no digest for a fresh start."""
+    """What to resume from; no name and no digest for a fresh start. `skipped` could have come before it."""
 
     name: str | None = None
     digest: str | None = None
@@ -50,16 +40,13 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
         return ResumePoint()
     skipped = roll_forward(run_path)
     try:
-        latest = json.loads(_core.latest_json(run_path))
-    except Error as error:
-        if error.code != "no-checkpoint":
-            raise
+        found = latest(run_path)
+    except NoCheckpointError:
         return ResumePoint(skipped=skipped)
     # That an attempt is not committed says less than why it could not be.
     known = {one.name for one in skipped}
-    skipped += [Skipped(one["name"], one["error"]["code"], one["error"]["message"])
-                for one in latest["skipped"] if one["name"] not in known]
-    return ResumePoint(latest["name"], latest["digest"], skipped)
+    skipped += [one for one in found.skipped if one.name not in known]
+    return ResumePoint(found.name, found.digest, skipped)
 
 
 def roll_forward(run_path: str) -> list[Skipped]:
@@ -69,25 +56,25 @@ def roll_forward(run_path: str) -> list[Skipped]:
     concern. Harmless while the job that wrote the attempt still runs: whoever commits puts the same bytes. Raises errors
     of class io.
     """
-    attempts = sorted(json.loads(_core.list_json(run_path)), key=_rank, reverse=True)
     skipped = []
-    for attempt in attempts:
-        if attempt["state"] == "complete" and attempt.get("rejected") is None:
-            break
-        if attempt["state"] != "uncommitted" or attempt.get("rejected") is not None:
+    for attempt in sorted(list_checkpoints(run_path), key=_rank, reverse=True):
+        if attempt.rejected is not None:
             continue
-        name = attempt["name"]
+        if attempt.state == "complete":
+            break
+        if attempt.state != "uncommitted":
+            continue
         try:
-            _core.commit(os.path.join(run_path, name), run_path=run_path, name=name)
+            _core.commit(attempt.path, run_path=run_path, name=attempt.name)
         except Error as error:
             if error.class_ == "io":
                 raise
-            skipped.append(Skipped(name, error.code, error.message))
+            skipped.append(Skipped(attempt.name, error))
         else:
             break
     return skipped
 
 
-def _rank(attempt: dict[str, Any]) -> tuple[int, int, str]:
-    """The order of `latest`: timeline, step, attempt."""
-    return int(attempt["attempt"][:8], 16), attempt["step"], attempt["attempt"]
+def _rank(attempt: Listed) -> tuple[int, int, str]:
+    """The order of `latest`."""
+    return attempt.timeline, attempt.step, attempt.attempt
