@@ -12,6 +12,7 @@ import pytest
 
 import waystation
 from waystation import Checkpoint, Error, Record, _core, arrays, records, resume, tree
+from waystation._json import canonical
 from waystation.key import Key
 
 DATA = "ab" * 32
@@ -22,11 +23,14 @@ def stream(seed: int, on_reshape: str = "require") -> dict[str, Any]:
     return json.loads(_core.stream_from_native("numpy", json.dumps(state).encode(), on_reshape=on_reshape, framework="numpy"))  # type: ignore[no-any-return]
 
 
+ORDER = {"algorithm": "torch.randperm-cpu", "n": 100, "seed": 7, "seed_rule": "seed+epoch"}
+
+
 def cursor(position: int) -> dict[str, Any]:
-    root = {"epoch": 0, "epoch_end": {"kind": "drop-last", "unit": 4}, "kind": "permuted-index", "n": 100, "position": position,
-            "order": {"algorithm": "torch-randperm-cpu", "seed": 7, "seed_rule": "seed+epoch"}, "source": {"records": 100, "sha256": DATA}}
-    value = {"consumed": position, "partition": {"axes": ["dp"], "batch": 4, "rule": "round-robin"}, "root": root}
-    return json.loads(_core.Walk(json.dumps(value, sort_keys=True, separators=(",", ":"))).cursor_json(8))  # type: ignore[no-any-return]
+    value = {"consumed": position, "epoch": 0, "epoch_end": {"rule": "drop-last", "unit": 4}, "kind": "permuted-index",
+             "order": ORDER, "partition": {"axes": ["dp"], "batch": 4, "rule": "round-robin"}, "position": position,
+             "source": {"records": 100, "sha256": DATA}}
+    return json.loads(_core.Walk(canonical(value)).cursor_json(8))  # type: ignore[no-any-return]
 
 
 def saved(path: pathlib.Path, more: list[Record], ranks: int = 2) -> Checkpoint:
@@ -70,9 +74,9 @@ def test_all_of_a_place_as_it_was_saved(ckpt: Checkpoint) -> None:
     assert restored.streams["shared"].value == stream(9) and not restored.streams["shared"].forked
     train = restored.cursors["train"]
     assert (train.grade, train.rank, train.ranks, train.wanted) == ("exact", 1, 2, ((100, DATA),)) and train.value == cursor(40)
-    assert restored.walk("train").take(8) == _core.order(json.dumps(cursor(40)["root"]["order"], sort_keys=True, separators=(",", ":")), 100, 0, 40, 8)
+    assert restored.walk("train").take(8) == _core.order(canonical(ORDER), 100, 0, 40, 8)
     assert restored.report.exact and restored.report.worst() == "exact" and len(restored.report) == 9
-    native = _core.stream_to_native("numpy", json.dumps(restored.streams["shared"].value))
+    native = _core.stream_to_native("numpy", canonical(restored.streams["shared"].value))
     generator = np.random.PCG64()
     generator.state = json.loads(native)
     assert np.random.Generator(generator).random() == np.random.Generator(np.random.PCG64(9)).random()
@@ -130,11 +134,11 @@ def test_a_place_that_is_none(ckpt: Checkpoint) -> None:
 
 def test_an_opaque_cursor_needs_its_fingerprint(tmp_path: pathlib.Path) -> None:
     fingerprint = {"workers": 2, "version": "0.11"}
-    root = {"fingerprint": tree.to_tree(fingerprint), "framework": "torchdata", "kind": "opaque", "sources": [], "state": tree.to_tree(b"state")}
-    checkpoint = saved(tmp_path, [Record("cursor", "train", {"root": root})])
+    value = {"fingerprint": tree.to_tree(fingerprint), "kind": "opaque", "media_type": "torchdata", "state": tree.to_tree(b"s")}
+    checkpoint = saved(tmp_path, [Record("cursor", "train", value)])
     at: dict[str, Any] = {"coordinate": [("dp", 0)], "cursors": "opaque-same-topology"}
     restored = waystation.restore(checkpoint, fingerprints={"train": fingerprint}, **at)
-    assert restored.cursors["train"].grade == "opaque-same-topology" and restored.cursors["train"].value == {"root": root}
+    assert restored.cursors["train"].grade == "opaque-same-topology" and restored.cursors["train"].value == value
     for offered in ({}, {"train": {"workers": 3, "version": "0.11"}}):
         with pytest.raises(Error):
             waystation.restore(checkpoint, fingerprints=offered, **at)

@@ -34,7 +34,8 @@ def test_what_is_saved_is_valid_and_comes_back(tmp_path: pathlib.Path) -> None:
 def test_a_shard_is_a_safetensors_file(tmp_path: pathlib.Path) -> None:
     waystation.save(tmp_path / "c", {"w": np.arange(6.0)})
     with safe_open(next((tmp_path / "c").glob("model-*.safetensors")), "np") as shard:  # type: ignore[no-untyped-call]
-        assert [shard.get_tensor(key).tolist() for key in shard.keys()] == [[0, 1, 2, 3, 4, 5]]
+        found = {key: shard.get_tensor(key) for key in shard.keys()}
+    assert [array.tolist() for array in found.values() if array.dtype == np.float64] == [[0, 1, 2, 3, 4, 5]]
 
 
 def test_tied_arrays_are_stored_once(tmp_path: pathlib.Path) -> None:

@@ -67,6 +67,34 @@ class Component(Mapping[str, Tensor]):
         """True: a checkpoint without weights is one all the same."""
         return True
 
+    def tensor(self, key: Key | str) -> Tensor:
+        """The tensor or alias of an identity, or of a name as `[…]` has it. Raises `not-found`."""
+        if isinstance(key, str):
+            return self[key]
+        found = self._source.core.find(key)
+        if found is None:
+            raise error("not-found", f"no tensor {Key.of(key).text}")
+        return Tensor(self._source, found)
+
+    def load(self, names: Iterable[str | Key] | None = None, *, out: Mapping[Any, Any] | None = None,
+             framework: destination.Framework = "numpy", device: Any = None,
+             progress: Progress = None) -> dict[Any, Any]:
+        """Reads many tensors as one plan: `{name: array}`, by the names or identities given; None: all of this component.
+
+        Names of one tensor (tied weights) give one and the same array. `out` has arrays of the caller, of exactly the
+        type and shape, for some of the names or all (alone: for its own names); they are read into and returned, and
+        undefined after an error. Others are new ones of `framework`, on `device`. Everything asked for is found, and
+        type and shape compared, before anything is read. Raises as `Tensor.numpy` does.
+        """
+        asked = names if names is not None else out if out is not None else self
+        tensors = {name: self.tensor(name) for name in asked}
+        given = dict(out or {})
+        strange = [name for name in given if name not in tensors]
+        if strange:
+            raise usage(f"'out' has {strange[0]!r}, which is not asked for")
+        with reporting(progress) as report:
+            return _loading.load(self._source, tensors, given, framework, device, report)
+
     def _names(self) -> dict[str, Tensor]:
         if self._listed is None:
             self._listed = {
@@ -181,15 +209,6 @@ class Checkpoint(Component):
         """The models of the job; reads all metadata."""
         return sorted({tensor.key.component for tensor in _all(self._source)})
 
-    def tensor(self, key: Key | str) -> Tensor:
-        """The tensor or alias of an identity, or of a name as `[…]` has it. Raises `not-found`."""
-        if isinstance(key, str):
-            return self[key]
-        found = self._source.core.find(key)
-        if found is None:
-            raise error("not-found", f"no tensor {Key.of(key).text}")
-        return Tensor(self._source, found)
-
     def tensors(self, *, role: str | None = None, component: str | None = None, owner: str | None = None,
                 slot: str | None = None, name: str | None = None) -> Iterator[Tensor]:
         """All tensors and aliases of which that is true, in order of identity; pages are read as they are needed."""
@@ -222,25 +241,6 @@ class Checkpoint(Component):
     def attachments(self) -> Attachments:
         """The files that came with it."""
         return Attachments(self._source)
-
-    def load(self, names: Iterable[str | Key] | None = None, *, out: Mapping[Any, Any] | None = None,
-             framework: destination.Framework = "numpy", device: Any = None,
-             progress: Progress = None) -> dict[Any, Any]:
-        """Reads many tensors as one plan: `{name: array}`, by the names or identities given; None: all of `main`.
-
-        Names of one tensor (tied weights) give one and the same array. `out` has arrays of the caller, of exactly the
-        type and shape, for some of the names or all (alone: for its own names); they are read into and returned, and
-        undefined after an error. Others are new ones of `framework`, on `device`. Everything asked for is found, and
-        type and shape compared, before anything is read. Raises as `Tensor.numpy` does.
-        """
-        asked = names if names is not None else out if out is not None else self
-        tensors = {name: self.tensor(name) for name in asked}
-        given = dict(out or {})
-        strange = [name for name in given if name not in tensors]
-        if strange:
-            raise usage(f"'out' has {strange[0]!r}, which is not asked for")
-        with reporting(progress) as report:
-            return _loading.load(self._source, tensors, given, framework, device, report)
 
     def close(self) -> None:
         """Lets go of the files. Arrays that were read or mapped stay."""
