@@ -33,20 +33,34 @@ def test_an_array_of_numpy_is_seen_in_place(dtype: str) -> None:
     assert arrays.dtype_of(array) == dtype and np.shares_memory(seen, raw) and seen.tolist() == list(range(48))
 
 
-@pytest.mark.parametrize(("obj", "dtype", "shape", "data"), [
-    (b"ab", "U8", (2,), b"ab"), (bytearray(b"ab"), "U8", (2,), b"ab"), (memoryview(b"abcd")[::2], "U8", (2,), b"ac"),
-    (memoryview(np.arange(2, dtype="<u2")), "U8", (4,), b"\0\0\1\0"), (np.float32(1), "F32", (), b"\0\0\x80\x3f"),
-    (np.zeros((0, 3), np.int8), "I8", (0, 3), b""), (np.array([[1, 2], [3, 4]], ">u2").T, "U16", (2, 2), b"\1\0\3\0\2\0\4\0"),
-    (np.array([True, False]), "BOOL", (2,), b"\1\0"), (np.arange(3, dtype=np.int16)[::-1], "I16", (3,), b"\2\0\1\0\0\0"),
-    (torch.tensor([1, 2, 3, 4], dtype=torch.int16)[::2], "I16", (2,), b"\1\0\3\0"),
-    (torch.tensor(7, dtype=torch.uint8).expand(3), "U8", (3,), b"\7\7\7"), (torch.empty(0, 2), "F32", (0, 2), b""),
-    (torch.tensor([1 + 2j]).conj(), "C64", (1,), np.array([1 - 2j], "<c8").tobytes()),
-    (torch.tensor([1 + 2j]).conj().imag, "F32", (1,), np.array([-2], "<f4").tobytes()),
-    (torch.nn.Parameter(torch.tensor([1.0])), "F32", (1,), b"\0\0\x80\x3f"),
-    (torch.tensor([[0x21, 0x43]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "F4_E2M1", (1, 4), b"\x21\x43"),
-    (np.array([1, 2, 3]).astype(ml_dtypes.uint4), "U4", (3,), b"\x21\x03"),
-    (np.array([1.5], ml_dtypes.bfloat16).astype(np.dtype(ml_dtypes.bfloat16).newbyteorder(">")), "BF16", (1,), b"\xc0\x3f"),
-])
+@pytest.mark.parametrize(
+    ("obj", "dtype", "shape", "data"),
+    [
+        (b"ab", "U8", (2,), b"ab"),
+        (bytearray(b"ab"), "U8", (2,), b"ab"),
+        (memoryview(b"abcd")[::2], "U8", (2,), b"ac"),
+        (memoryview(np.arange(2, dtype="<u2")), "U8", (4,), b"\0\0\1\0"),
+        (np.float32(1), "F32", (), b"\0\0\x80\x3f"),
+        (np.zeros((0, 3), np.int8), "I8", (0, 3), b""),
+        (np.array([[1, 2], [3, 4]], ">u2").T, "U16", (2, 2), b"\1\0\3\0\2\0\4\0"),
+        (np.array([True, False]), "BOOL", (2,), b"\1\0"),
+        (np.arange(3, dtype=np.int16)[::-1], "I16", (3,), b"\2\0\1\0\0\0"),
+        (torch.tensor([1, 2, 3, 4], dtype=torch.int16)[::2], "I16", (2,), b"\1\0\3\0"),
+        (torch.tensor(7, dtype=torch.uint8).expand(3), "U8", (3,), b"\7\7\7"),
+        (torch.empty(0, 2), "F32", (0, 2), b""),
+        (torch.tensor([1 + 2j]).conj(), "C64", (1,), np.array([1 - 2j], "<c8").tobytes()),
+        (torch.tensor([1 + 2j]).conj().imag, "F32", (1,), np.array([-2], "<f4").tobytes()),
+        (torch.nn.Parameter(torch.tensor([1.0])), "F32", (1,), b"\0\0\x80\x3f"),
+        (torch.tensor([[0x21, 0x43]], dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "F4_E2M1", (1, 4), b"\x21\x43"),
+        (np.array([1, 2, 3]).astype(ml_dtypes.uint4), "U4", (3,), b"\x21\x03"),
+        (
+            np.array([1.5], ml_dtypes.bfloat16).astype(np.dtype(ml_dtypes.bfloat16).newbyteorder(">")),
+            "BF16",
+            (1,),
+            b"\xc0\x3f",
+        ),
+    ],
+)
 def test_bytes_type_and_shape(obj: Any, dtype: str, shape: tuple[int, ...], data: bytes) -> None:
     assert arrays.as_bytes(obj).tobytes() == data
     assert (arrays.dtype_of(obj), arrays.shape_of(obj)) == (dtype, shape)
@@ -70,11 +84,19 @@ def test_others_come_by_their_protocols() -> None:
         assert arrays.dtype_of(obj) == "I64" and arrays.as_bytes(obj).view("<i8").tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("bad", "said"), [
-    ("text", "is no array"), (None, "is no array"), ([1, 2], "is no array"), (1.5, "is no array"),
-    (np.ma.masked_array([1], [True]), "masked"), (torch.ones(2, device="meta"), "meta"), (torch.eye(2).to_sparse(), "sparse"),
-    (torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "scales"),
-])
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("text", "is no array"),
+        (None, "is no array"),
+        ([1, 2], "is no array"),
+        (1.5, "is no array"),
+        (np.ma.masked_array([1], [True]), "masked"),
+        (torch.ones(2, device="meta"), "meta"),
+        (torch.eye(2).to_sparse(), "sparse"),
+        (torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8), "scales"),
+    ],
+)
 def test_what_is_no_array_in_memory_is_refused(bad: Any, said: str) -> None:
     with pytest.raises(Error, match=said):
         arrays.as_bytes(bad)
@@ -100,7 +122,15 @@ def test_destinations() -> None:
     assert tensor.tolist() == [0, 1]
     frozen = np.zeros(2)
     frozen.flags.writeable = False
-    for bad in (np.zeros(4)[::2], frozen, torch.zeros(4)[::2], b"ab", np.zeros(2, ">f4"), np.zeros(2, ml_dtypes.int4), [0]):
+    for bad in (
+        np.zeros(4)[::2],
+        frozen,
+        torch.zeros(4)[::2],
+        b"ab",
+        np.zeros(2, ">f4"),
+        np.zeros(2, ml_dtypes.int4),
+        [0],
+    ):
         with pytest.raises(Error):
             arrays.writable_bytes(bad)
 
@@ -120,10 +150,16 @@ OWNERS = [1, 6, 2, 0, 6, 3]
 
 
 def test_snapshots_are_put_together() -> None:
-    one = Snapshot(pieces=[Piece.whole(Key.param("a"), np.zeros(3))], attachments={"x": b""}, inventory=[Key.param("a")])
-    two = Snapshot(pieces=[Piece.whole(Key.param("b"), np.zeros(2))], attachments={"y": b""}, inventory=[Key.param("b")])
+    one = Snapshot(
+        pieces=[Piece.whole(Key.param("a"), np.zeros(3))], attachments={"x": b""}, inventory=[Key.param("a")]
+    )
+    two = Snapshot(
+        pieces=[Piece.whole(Key.param("b"), np.zeros(2))], attachments={"y": b""}, inventory=[Key.param("b")]
+    )
     one.merge(two)
-    assert one.nbytes == 40 and list(one.attachments) == ["x", "y"] and one.inventory == [Key.param("a"), Key.param("b")]
+    assert (
+        one.nbytes == 40 and list(one.attachments) == ["x", "y"] and one.inventory == [Key.param("a"), Key.param("b")]
+    )
     with pytest.raises(Error, match="two attachments have the path 'y'"):
         one.merge(Snapshot(attachments={"y": b"other"}))
     flat = Piece(Key("main", "quant", "w", "scale"), "F32", (8, 8), (0, 0), (4, 8), np.zeros(1), block=16)

@@ -47,16 +47,35 @@ def ckpt(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     path = tmp_path_factory.mktemp("one") / "ckpt"
     optimizer = {"algorithm": "adamw", "groups": [{"hyper": [], "name": "g", "params": [["main", "w"]]}], "steps": []}
     waystation.save(
-        path, {"w": W, "b": np.arange(3), "scalar": np.float64(2.5), "none": np.zeros((3, 0), np.int8),
-               Key.optimizer("w", "adam.m", "main"): W + 1, Key.param("w", component="critic"): W + 2,
-               Key(role="extension", name="e"): np.arange(7, dtype=np.uint8)},
-        step=12, run="demo", aliases={"tied": "w"}, buffers=["b"], attachments={"a/config.json": b"{}", "b.txt": b"text"},
-        records=[records.progress(12), records.Record("optimizer", "main", optimizer), records.value("v", [1, (2.5,)])])
+        path,
+        {
+            "w": W,
+            "b": np.arange(3),
+            "scalar": np.float64(2.5),
+            "none": np.zeros((3, 0), np.int8),
+            Key.optimizer("w", "adam.m", "main"): W + 1,
+            Key.param("w", component="critic"): W + 2,
+            Key(role="extension", name="e"): np.arange(7, dtype=np.uint8),
+        },
+        step=12,
+        run="demo",
+        aliases={"tied": "w"},
+        buffers=["b"],
+        attachments={"a/config.json": b"{}", "b.txt": b"text"},
+        records=[records.progress(12), records.Record("optimizer", "main", optimizer), records.value("v", [1, (2.5,)])],
+    )
     return waystation.open(path)
 
 
 def test_what_it_is(ckpt: Checkpoint) -> None:
-    assert (ckpt.step, ckpt.run, ckpt.writers, ckpt.topology, ckpt.parent, ckpt.timeline) == (12, "demo", 1, (), None, 1)
+    assert (ckpt.step, ckpt.run, ckpt.writers, ckpt.topology, ckpt.parent, ckpt.timeline) == (
+        12,
+        "demo",
+        1,
+        (),
+        None,
+        1,
+    )
     assert len(ckpt.digest) == 64 and ckpt.digest[:12] in repr(ckpt) and os.path.isdir(ckpt.path)
     assert ckpt.manifest["run"] == "demo" and ckpt.omitted == []
 
@@ -82,7 +101,9 @@ def test_what_is_not_there_is_a_key_error_with_what_is(ckpt: Checkpoint) -> None
 
 
 def test_tensors_by_what_they_are(ckpt: Checkpoint) -> None:
-    assert [tensor.key.text for tensor in ckpt.tensors(role="optimizer")] == ['["main","optimizer","w","adam.m","main",[]]']
+    assert [tensor.key.text for tensor in ckpt.tensors(role="optimizer")] == [
+        '["main","optimizer","w","adam.m","main",[]]'
+    ]
     assert {tensor.key.component for tensor in ckpt.tensors(name="w")} == {"critic", "main"}
     assert len(list(ckpt.tensors())) == 8 and list(ckpt.tensors(owner="nobody")) == []
     assert [tensor.key.slot for tensor in ckpt.tensors(slot="adam.m", component="main")] == ["adam.m"]
@@ -145,10 +166,33 @@ def test_every_type_by_every_way(every: tuple[Checkpoint, dict[str, Any]], dtype
 
 
 INDICES: list[Any] = [
-    ..., (), 0, -1, slice(None), slice(2, 4), slice(-2, None), slice(4, 2), slice(None, None, 2), slice(None, None, -1),
-    slice(5, 1, -2), slice(1, None, 3), slice(100, 200), (0, 1, 2), (slice(None), 3), (..., 1), (1, ...), (slice(1, 5, 2), ..., -1),
-    (None, 0), (..., None), (0, None, slice(1, 3)), (slice(None, None, -3), slice(4, 0, -2), slice(None, 2)), (np.int64(2), ...),
-    (slice(0, 0), 1), (slice(-100, 100),), (slice(3, 3), slice(None, None, -1)), (0, 0, slice(None, None, -1)),
+    ...,
+    (),
+    0,
+    -1,
+    slice(None),
+    slice(2, 4),
+    slice(-2, None),
+    slice(4, 2),
+    slice(None, None, 2),
+    slice(None, None, -1),
+    slice(5, 1, -2),
+    slice(1, None, 3),
+    slice(100, 200),
+    (0, 1, 2),
+    (slice(None), 3),
+    (..., 1),
+    (1, ...),
+    (slice(1, 5, 2), ..., -1),
+    (None, 0),
+    (..., None),
+    (0, None, slice(1, 3)),
+    (slice(None, None, -3), slice(4, 0, -2), slice(None, 2)),
+    (np.int64(2), ...),
+    (slice(0, 0), 1),
+    (slice(-100, 100),),
+    (slice(3, 3), slice(None, None, -1)),
+    (0, 0, slice(None, None, -1)),
 ]
 
 
@@ -167,11 +211,16 @@ def test_random_indices(ckpt: Checkpoint, every: tuple[Checkpoint, dict[str, Any
 
     def one(size: int) -> Any:
         bound = [None, *range(-size - 2, size + 3)]
-        return rng.choice([lambda: rng.randrange(-size, size), lambda: ...,
-                           lambda: slice(rng.choice(bound), rng.choice(bound), rng.choice([None, 1, 2, 3, -1, -2, -7]))])()
+        return rng.choice(
+            [
+                lambda: rng.randrange(-size, size),
+                lambda: ...,
+                lambda: slice(rng.choice(bound), rng.choice(bound), rng.choice([None, 1, 2, 3, -1, -2, -7])),
+            ]
+        )()
 
     for _ in range(20):
-        index = tuple(one(size) for size in W.shape[:rng.randrange(4)])
+        index = tuple(one(size) for size in W.shape[: rng.randrange(4)])
         if sum(item is ... for item in index) < 2 and ... not in index:
             np.testing.assert_array_equal(ckpt["w"][index], W[index], str(index))
             np.testing.assert_array_equal(ckpt["w"].torch(index=index), W[index], str(index))
@@ -185,9 +234,15 @@ def fit(index: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(item % 4 if isinstance(item, int) else item for item in index)
 
 
-@pytest.mark.parametrize(("index", "said"), [
-    (6, "index 6 is out of bounds for axis 0 with size 6"), ((0, -6), "axis 1"), ((0, 0, 0, 0), "4 indices"), ((..., ...), "one '...'"),
-])
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (6, "index 6 is out of bounds for axis 0 with size 6"),
+        ((0, -6), "axis 1"),
+        ((0, 0, 0, 0), "4 indices"),
+        ((..., ...), "one '...'"),
+    ],
+)
 def test_beyond_the_shape_is_an_index_error(ckpt: Checkpoint, index: Any, said: str) -> None:
     with pytest.raises(IndexError):
         W[index]
@@ -196,14 +251,25 @@ def test_beyond_the_shape_is_an_index_error(ckpt: Checkpoint, index: Any, said: 
     assert isinstance(refused.value, Error) and refused.value.code == "bad-region"
 
 
-@pytest.mark.parametrize("index", [[0, 1], np.array([0]), True, np.bool_(True), W > 3, "a", 1.5, slice(None, None, 0), slice("a")])
+@pytest.mark.parametrize(
+    "index", [[0, 1], np.array([0]), True, np.bool_(True), W > 3, "a", 1.5, slice(None, None, 0), slice("a")]
+)
 def test_what_is_no_basic_index_is_refused(ckpt: Checkpoint, index: Any) -> None:
     with pytest.raises(Error) as refused:
         ckpt["w"][index]
     assert refused.value.code == "bad-argument"
 
 
-@pytest.mark.parametrize("region", [((0,), (1,)), ((0, 0, 0), (7, 5, 4)), ((-1, 0, 0), (1, 1, 1)), ((6, 0, 0), (1, 1, 1)), ((0, 0, 0, 0), (1, 1, 1, 1))])
+@pytest.mark.parametrize(
+    "region",
+    [
+        ((0,), (1,)),
+        ((0, 0, 0), (7, 5, 4)),
+        ((-1, 0, 0), (1, 1, 1)),
+        ((6, 0, 0), (1, 1, 1)),
+        ((0, 0, 0, 0), (1, 1, 1, 1)),
+    ],
+)
 def test_a_region_beyond_the_shape_is_refused(ckpt: Checkpoint, region: Any) -> None:
     with pytest.raises(waystation.RegionError):
         ckpt["w"].raw(region)
@@ -248,7 +314,11 @@ def test_many_at_once(ckpt: Checkpoint) -> None:
 
 
 def test_into_arrays_of_the_caller(ckpt: Checkpoint) -> None:
-    model = {"w": torch.zeros(6, 5, 4), "b": torch.zeros(6, dtype=torch.int64)[::2], "scalar": torch.zeros((), dtype=torch.float64)}
+    model = {
+        "w": torch.zeros(6, 5, 4),
+        "b": torch.zeros(6, dtype=torch.int64)[::2],
+        "scalar": torch.zeros((), dtype=torch.float64),
+    }
     model["tied"] = model["w"]
     loaded = ckpt.load(out=model)
     assert all(loaded[name] is model[name] for name in model) and list(loaded) == list(model)
@@ -264,12 +334,21 @@ def test_into_arrays_of_the_caller(ckpt: Checkpoint) -> None:
     assert torch.equal(parameter.detach(), torch.from_numpy(W)) and parameter.requires_grad
 
 
-@pytest.mark.parametrize(("out", "said"), [
-    ({"w": np.zeros((6, 5, 4))}, "F64"), ({"w": np.zeros((6, 20), np.float32)}, r"\[6, 20\]"), ({"w": [0]}, "list is no destination"),
-    ({"w": torch.zeros(6, 5, 4, device="meta")}, "meta"), ({"w": bytearray(3)}, "takes 480 bytes"), ({"w": b"x" * 480}, "bytes is no destination"),
-    ({"w": np.broadcast_to(np.float32(0), (6, 5, 4))}, "read-only"),
-])
-def test_an_array_of_another_kind_is_refused_before_anything_is_read(ckpt: Checkpoint, out: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ({"w": np.zeros((6, 5, 4))}, "F64"),
+        ({"w": np.zeros((6, 20), np.float32)}, r"\[6, 20\]"),
+        ({"w": [0]}, "list is no destination"),
+        ({"w": torch.zeros(6, 5, 4, device="meta")}, "meta"),
+        ({"w": bytearray(3)}, "takes 480 bytes"),
+        ({"w": b"x" * 480}, "bytes is no destination"),
+        ({"w": np.broadcast_to(np.float32(0), (6, 5, 4))}, "read-only"),
+    ],
+)
+def test_an_array_of_another_kind_is_refused_before_anything_is_read(
+    ckpt: Checkpoint, out: dict[str, Any], said: str
+) -> None:
     b = np.full(3, 9)
     with pytest.raises(Error, match=said) as refused:
         ckpt.load(out={"b": b, **out})
@@ -287,8 +366,13 @@ def test_what_load_refuses(ckpt: Checkpoint) -> None:
         ckpt.load(["w", "x"])
     shared = np.zeros((2, 6, 5, 4), np.float32).reshape(-1)
     with pytest.raises(Error) as refused:
-        ckpt.load(["w", Key.param("w", component="critic")],
-                  out={"w": shared[:120].reshape(6, 5, 4), Key.param("w", component="critic"): shared[60:180].reshape(6, 5, 4)})
+        ckpt.load(
+            ["w", Key.param("w", component="critic")],
+            out={
+                "w": shared[:120].reshape(6, 5, 4),
+                Key.param("w", component="critic"): shared[60:180].reshape(6, 5, 4),
+            },
+        )
     assert refused.value.code == "bad-argument"
 
 
@@ -306,7 +390,9 @@ def test_to_a_device_in_portions(ckpt: Checkpoint, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(_loading.Source, "read_all", watched)
     seen: list[tuple[int, int]] = []
     names = ["w", "tied", "b", Key.param("w", component="critic"), "scalar"]
-    loaded = ckpt.load(names, framework="torch", device="cpu", progress=lambda what, done, total: seen.append((done, total)))
+    loaded = ckpt.load(
+        names, framework="torch", device="cpu", progress=lambda what, done, total: seen.append((done, total))
+    )
     assert plans == [480, 24, 488]
     assert loaded["w"] is loaded["tied"] and torch.equal(loaded["w"], torch.from_numpy(W))
     assert seen[-1] == (992, 992) and seen == sorted(seen)
@@ -345,10 +431,20 @@ def damage(path: pathlib.Path) -> None:
     shard.write_bytes(data)
 
 
-@pytest.mark.parametrize("read", [
-    lambda c: c["w"].numpy(), lambda c: c["w"].torch(), lambda c: c["w"].raw(), lambda c: c["w"][2:3], lambda c: c.load(),
-    lambda c: c["w"].map(), lambda c: c["w"].read_into(np.zeros_like(W)), lambda c: np.asarray(c["w"]), lambda c: c["tied"][0],
-])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda c: c["w"].numpy(),
+        lambda c: c["w"].torch(),
+        lambda c: c["w"].raw(),
+        lambda c: c["w"][2:3],
+        lambda c: c.load(),
+        lambda c: c["w"].map(),
+        lambda c: c["w"].read_into(np.zeros_like(W)),
+        lambda c: np.asarray(c["w"]),
+        lambda c: c["tied"][0],
+    ],
+)
 def test_damage_is_never_handed_out(tmp_path: pathlib.Path, read: Callable[[Checkpoint], Any]) -> None:
     waystation.save(tmp_path / "c", {"w": W}, aliases={"tied": "w"})
     damage(tmp_path / "c")
@@ -365,8 +461,10 @@ def test_several_writers(tmp_path: pathlib.Path) -> None:
     path = tmp_path / _core.make_attempt(str(tmp_path), plan, 5, 0)
     for writer in range(3):
         session = _core.Session.begin(str(path), plan, 5, 0, writer)
-        piece = np.ascontiguousarray(W[2 * writer:2 * writer + 2])
-        place = session.chunk(Key.param("w"), "F32", (6, 5, 4), (2 * writer, 0, 0), (2, 5, 4), native=[("torch.dcp", ["model", 3])])
+        piece = np.ascontiguousarray(W[2 * writer : 2 * writer + 2])
+        place = session.chunk(
+            Key.param("w"), "F32", (6, 5, 4), (2 * writer, 0, 0), (2, 5, 4), native=[("torch.dcp", ["model", 3])]
+        )
         session.chunk(Key.param("mine", scope=[("dp", writer)]), "F32", (2, 5, 4), (0, 0, 0), (2, 5, 4))
         record = records.value("at", writer, coordinate=[("dp", writer)])
         session.record(record.kind, record.name, record.coordinate, record.value_json)

@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import made
 import numpy as np
 import pytest
 from waystation import _core

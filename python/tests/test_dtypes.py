@@ -63,7 +63,7 @@ def test_elements_below_a_byte(dtype: str, count: int) -> None:
     assert packed.nbytes == dtypes.packed_bytes(dtype, (count,)) == (count * width + 7) // 8
     some = min(count, 1000)
     number = sum(int(code) << (at * width) for at, code in enumerate(codes[:some]))
-    head = packed[:(some * width + 7) // 8].copy()
+    head = packed[: (some * width + 7) // 8].copy()
     if some < count and some * width % 8:
         head[-1] &= (1 << some * width % 8) - 1
     assert head.tobytes() == number.to_bytes((some * width + 7) // 8, "little")
@@ -77,8 +77,19 @@ def test_int4_means_the_same_as_a_number() -> None:
     np.testing.assert_array_equal(dtypes.unpack("I4", packed, 16).astype(int), numbers)
 
 
-@pytest.mark.parametrize("bad", [np.dtype("O"), np.dtype("U3"), np.dtype("M8[s]"), np.dtype("i4,f4"), np.dtype(np.longdouble),
-                                 np.dtype(ml_dtypes.float8_e4m3), np.dtype(ml_dtypes.float8_e4m3b11fnuz), np.dtype("V4")])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        np.dtype("O"),
+        np.dtype("U3"),
+        np.dtype("M8[s]"),
+        np.dtype("i4,f4"),
+        np.dtype(np.longdouble),
+        np.dtype(ml_dtypes.float8_e4m3),
+        np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+        np.dtype("V4"),
+    ],
+)
 def test_numpy_types_without_an_id_are_refused(bad: Any) -> None:
     with pytest.raises(Error) as refused:
         dtypes.of_numpy(bad)

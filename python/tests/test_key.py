@@ -31,28 +31,46 @@ def test_a_key_is_the_tuple_of_the_native_half() -> None:
     assert Key(role="param", name="w") == Key.param("w") == Key("main", "param", "w")
 
 
-@pytest.mark.parametrize("key", [
-    Key.param("w"), Key.buffer("b", component="x"), Key.optimizer("w", "adam.v", "o", scope=[("dp", 2), ("tp", 0)]),
-    Key(role="extension", name="e"), Key(role="extension", name="e", slot="torch/x"), Key(role="quant", name="w", slot="scale"),
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        Key.param("w"),
+        Key.buffer("b", component="x"),
+        Key.optimizer("w", "adam.v", "o", scope=[("dp", 2), ("tp", 0)]),
+        Key(role="extension", name="e"),
+        Key(role="extension", name="e", slot="torch/x"),
+        Key(role="quant", name="w", slot="scale"),
+    ],
+)
 def test_there_and_back(key: Key) -> None:
     assert Key.from_text(key.text) == key and Key.from_identity(key.identity) == key and Key.of(tuple(key)) == key
     assert pickle.loads(pickle.dumps(key)) == key and type(copy.deepcopy(key)) is Key
 
 
-@pytest.mark.parametrize("bad", [
-    {"role": "weights", "name": "w"}, {"name": ""}, {"name": "w", "slot": "adam.m"}, {"name": "w", "owner": "o"},
-    {"role": "optimizer", "name": "w"}, {"role": "optimizer", "name": "w", "slot": "adam.m"},
-    {"role": "optimizer", "name": "w", "slot": "", "owner": "o"}, {"role": "ema", "name": "w"},
-    {"role": "quant", "name": "w"}, {"role": "blob", "name": "w", "slot": "s"},
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"role": "weights", "name": "w"},
+        {"name": ""},
+        {"name": "w", "slot": "adam.m"},
+        {"name": "w", "owner": "o"},
+        {"role": "optimizer", "name": "w"},
+        {"role": "optimizer", "name": "w", "slot": "adam.m"},
+        {"role": "optimizer", "name": "w", "slot": "", "owner": "o"},
+        {"role": "ema", "name": "w"},
+        {"role": "quant", "name": "w"},
+        {"role": "blob", "name": "w", "slot": "s"},
+    ],
+)
 def test_what_goes_not_together_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(Error) as refused:
         Key(**bad)
     assert refused.value.code == "bad-argument"
 
 
-@pytest.mark.parametrize("bad", ["", "{}", "[1]", '["main","param","w"]', '["main","param","w","","",[["a"]]]', '["main","x","w","","",[]]'])
+@pytest.mark.parametrize(
+    "bad", ["", "{}", "[1]", '["main","param","w"]', '["main","param","w","","",[["a"]]]', '["main","x","w","","",[]]']
+)
 def test_what_is_no_identity_key_is_refused(bad: str) -> None:
     with pytest.raises(Error) as refused:
         Key.from_text(bad)
@@ -65,9 +83,17 @@ def test_canonical_json() -> None:
     assert json.loads(canonical(value)) == value
 
 
-@pytest.mark.parametrize(("bad", "place"), [
-    (1.5, "/"), ({"a": [0, float("nan")]}, "/a/1"), ({1: 2}, "/"), ([2**53], "/0"), ({"x": {"y": b""}}, "/x/y"), ({"a": {1}}, "/a"),
-])
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [
+        (1.5, "/"),
+        ({"a": [0, float("nan")]}, "/a/1"),
+        ({1: 2}, "/"),
+        ([2**53], "/0"),
+        ({"x": {"y": b""}}, "/x/y"),
+        ({"a": {1}}, "/a"),
+    ],
+)
 def test_what_has_no_canonical_json_is_refused_with_its_place(bad: Any, place: str) -> None:
     with pytest.raises(Error, match=f"at {place}:"):
         canonical(bad)

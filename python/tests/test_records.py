@@ -17,13 +17,18 @@ def test_what_the_constructors_write() -> None:
     assert records.tree_of(records.value("x", [])) == {"list": []}
     assert records.ema("e", decay=0.5, updates=3).value == {"decay": {"f64": "3fe0000000000000"}, "updates": 3}
     assert records.uncaptured("dropout", "rng", "not readable", coordinate=[("dp", 0)]) == Record(
-        "uncaptured", "dropout", {"kind": "rng", "reason": "not readable"}, (("dp", 0),))
+        "uncaptured", "dropout", {"kind": "rng", "reason": "not readable"}, (("dp", 0),)
+    )
     scaler = records.scaler("s", scale={"f32": "47800000"}, growth=2.0, backoff=0.5, interval=2000, good_steps=3)
     assert scaler.value["scale"] == {"f32": "47800000"} and "skipped" not in scaler.value
-    assert records.schedule("lr", "constant", unit="epochs", position=2, last_value=[0.1],
-                            parameters={"map": [["base", records.f64(0.1)]]}).value == {
-        "algorithm": "constant", "last_value": [{"f64": "3fb999999999999a"}], "position": {"unit": "epochs", "value": 2},
-        "parameters": {"map": [["base", {"f64": "3fb999999999999a"}]]}}
+    assert records.schedule(
+        "lr", "constant", unit="epochs", position=2, last_value=[0.1], parameters={"map": [["base", records.f64(0.1)]]}
+    ).value == {
+        "algorithm": "constant",
+        "last_value": [{"f64": "3fb999999999999a"}],
+        "position": {"unit": "epochs", "value": 2},
+        "parameters": {"map": [["base", {"f64": "3fb999999999999a"}]]},
+    }
 
 
 def test_keys_and_json() -> None:

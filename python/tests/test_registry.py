@@ -39,25 +39,45 @@ def test_rows_say_what_the_files_say() -> None:
 @pytest.mark.parametrize("code", _registry.CODES)
 def test_each_code_has_an_exception_of_its_class(code: str) -> None:
     error = errors.error(code, "expected a, found b")
-    classes = {"malformed": errors.MalformedError, "corrupt": errors.CorruptError, "incomplete": errors.IncompleteError,
-               "unsupported": errors.UnsupportedError, "limit": errors.LimitError, "io": errors.StorageError,
-               "usage": errors.UsageError}
+    classes = {
+        "malformed": errors.MalformedError,
+        "corrupt": errors.CorruptError,
+        "incomplete": errors.IncompleteError,
+        "unsupported": errors.UnsupportedError,
+        "limit": errors.LimitError,
+        "io": errors.StorageError,
+        "usage": errors.UsageError,
+    }
     assert isinstance(error, classes[_registry.CODES[code]]) and error.class_ == _registry.CODES[code]
     assert str(error) == f"{code}: expected a, found b ({_registry.REMEDIES[code]})"
 
 
 def test_an_error_reads_as_the_program_prints_it() -> None:
-    error = errors.from_parts("crc-mismatch", "corrupt", "expected 1, found 2", "Take another.", "model-0.safetensors", 4096,
-                              "/a/0", '["value","x",[]]', '["main","param","w","","",[]]', "integrity.chunk")
+    error = errors.from_parts(
+        "crc-mismatch",
+        "corrupt",
+        "expected 1, found 2",
+        "Take another.",
+        "model-0.safetensors",
+        4096,
+        "/a/0",
+        '["value","x",[]]',
+        '["main","param","w","","",[]]',
+        "integrity.chunk",
+    )
     assert type(error) is errors.CorruptError and error.rule == "integrity.chunk" and error.location.offset == 4096
-    assert str(error) == ('crc-mismatch: model-0.safetensors @4096 #/a/0 record ["value","x",[]] tensor '
-                          '["main","param","w","","",[]]: expected 1, found 2 [integrity.chunk] (Take another.)')
+    assert str(error) == (
+        'crc-mismatch: model-0.safetensors @4096 #/a/0 record ["value","x",[]] tensor '
+        '["main","param","w","","",[]]: expected 1, found 2 [integrity.chunk] (Take another.)'
+    )
 
 
 def test_errors_are_also_what_python_code_catches() -> None:
     assert isinstance(errors.usage("x"), ValueError)
     assert isinstance(errors.error("not-found", "x"), (KeyError, waystation.NotFoundError))
-    assert isinstance(errors.error("not-found", "x"), KeyError) and str(errors.error("not-found", "x")).startswith("not-found: x")
+    assert isinstance(errors.error("not-found", "x"), KeyError) and str(errors.error("not-found", "x")).startswith(
+        "not-found: x"
+    )
     assert isinstance(errors.error("bad-region", "x"), IndexError)
     assert isinstance(errors.error("io-full", "x"), OSError)
     assert isinstance(errors.error("exists", "x"), FileExistsError)

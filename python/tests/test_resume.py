@@ -20,16 +20,25 @@ DATA = "ab" * 32
 
 def stream(seed: int, on_reshape: str = "require") -> dict[str, Any]:
     state = np.random.PCG64(seed).state
-    return json.loads(_core.stream_from_native("numpy", json.dumps(state).encode(), on_reshape=on_reshape, framework="numpy"))  # type: ignore[no-any-return]
+    return json.loads(
+        _core.stream_from_native("numpy", json.dumps(state).encode(), on_reshape=on_reshape, framework="numpy")
+    )  # type: ignore[no-any-return]
 
 
 ORDER = {"algorithm": "torch.randperm-cpu", "n": 100, "seed": 7, "seed_rule": "seed+epoch"}
 
 
 def cursor(position: int) -> dict[str, Any]:
-    value = {"consumed": position, "epoch": 0, "epoch_end": {"rule": "drop-last", "unit": 4}, "kind": "permuted-index",
-             "order": ORDER, "partition": {"axes": ["dp"], "batch": 4, "rule": "round-robin"}, "position": position,
-             "source": {"records": 100, "sha256": DATA}}
+    value = {
+        "consumed": position,
+        "epoch": 0,
+        "epoch_end": {"rule": "drop-last", "unit": 4},
+        "kind": "permuted-index",
+        "order": ORDER,
+        "partition": {"axes": ["dp"], "batch": 4, "rule": "round-robin"},
+        "position": position,
+        "source": {"records": 100, "sha256": DATA},
+    }
     return json.loads(_core.Walk(canonical(value)).cursor_json(8))  # type: ignore[no-any-return]
 
 
@@ -39,8 +48,11 @@ def saved(path: pathlib.Path, more: list[Record], ranks: int = 2) -> Checkpoint:
     session = _core.Session.begin(str(where), plan, 10, 0, 0)
     w = np.ones(4, np.float32)
     session.chunk(Key.param("w"), "F32", (4,), (0,), (4,))
-    optimizer = {"algorithm": "sgd", "groups": [{"hyper": [["lr", records.f64(0.1)]], "name": "g", "params": [["main", "w"]]}],
-                 "steps": [{"params": "all", "step": 10, "stored_as": "int"}]}
+    optimizer = {
+        "algorithm": "sgd",
+        "groups": [{"hyper": [["lr", records.f64(0.1)]], "name": "g", "params": [["main", "w"]]}],
+        "steps": [{"params": "all", "step": 10, "stored_as": "int"}],
+    }
     for record in [records.progress(10, samples=40), Record("optimizer", "main", optimizer), *more]:
         session.record(record.kind, record.name, record.coordinate, record.value_json)
     writing = session.lay_out()
@@ -53,11 +65,26 @@ def saved(path: pathlib.Path, more: list[Record], ranks: int = 2) -> Checkpoint:
 @pytest.fixture
 def ckpt(tmp_path: pathlib.Path) -> Checkpoint:
     per_rank = [Record("rng", "dropout", stream(rank, "fork"), (("dp", rank),)) for rank in range(2)]
-    schedule = records.schedule("lr", "constant", unit="optimizer_steps", position=10, last_value=[0.1],
-                                parameters={"map": [["base", records.f64(0.1)]]})
-    return saved(tmp_path, [*per_rank, Record("rng", "shared", stream(9)), Record("cursor", "train", cursor(40)), schedule,
-                            records.ema("avg", decay=0.99, updates=10), records.value("extra", {"a": (1, 2.5)}),
-                            records.scaler("amp", scale=2.0, growth=2.0, backoff=0.5, interval=10, good_steps=1)])
+    schedule = records.schedule(
+        "lr",
+        "constant",
+        unit="optimizer_steps",
+        position=10,
+        last_value=[0.1],
+        parameters={"map": [["base", records.f64(0.1)]]},
+    )
+    return saved(
+        tmp_path,
+        [
+            *per_rank,
+            Record("rng", "shared", stream(9)),
+            Record("cursor", "train", cursor(40)),
+            schedule,
+            records.ema("avg", decay=0.99, updates=10),
+            records.value("extra", {"a": (1, 2.5)}),
+            records.scaler("amp", scale=2.0, growth=2.0, backoff=0.5, interval=10, good_steps=1),
+        ],
+    )
 
 
 SOURCES: dict[str, Any] = {"train": (100, DATA)}
@@ -68,12 +95,22 @@ def test_all_of_a_place_as_it_was_saved(ckpt: Checkpoint) -> None:
     assert restored.topology == (("dp", 2),) and restored.coordinate == (("dp", 1),) and restored.step == 10
     assert restored.progress == resume.Progress(10, samples=40) and restored.refused is None
     assert restored.optimizers["main"].value["algorithm"] == "sgd" and restored.averages["avg"].value["updates"] == 10
-    assert restored.schedules["lr"].value["algorithm"] == "constant" and records.float_of(restored.scalers["amp"].value["scale"]) == 2
+    assert (
+        restored.schedules["lr"].value["algorithm"] == "constant"
+        and records.float_of(restored.scalers["amp"].value["scale"]) == 2
+    )
     assert restored.value("extra") == {"a": (1, 2.5)}
-    assert restored.streams["dropout"].value == stream(1, "fork") and restored.streams["dropout"].coordinate == (("dp", 1),)
+    assert restored.streams["dropout"].value == stream(1, "fork") and restored.streams["dropout"].coordinate == (
+        ("dp", 1),
+    )
     assert restored.streams["shared"].value == stream(9) and not restored.streams["shared"].forked
     train = restored.cursors["train"]
-    assert (train.grade, train.rank, train.ranks, train.wanted) == ("exact", 1, 2, ((100, DATA),)) and train.value == cursor(40)
+    assert (train.grade, train.rank, train.ranks, train.wanted) == (
+        "exact",
+        1,
+        2,
+        ((100, DATA),),
+    ) and train.value == cursor(40)
     assert restored.walk("train").take(8) == _core.order(canonical(ORDER), 100, 0, 40, 8)
     assert restored.report.exact and restored.report.worst() == "exact" and len(restored.report) == 9
     native = _core.stream_to_native("numpy", canonical(restored.streams["shared"].value))
@@ -87,7 +124,9 @@ def test_on_another_topology_a_fork_must_be_put_up_with(ckpt: Checkpoint) -> Non
     with pytest.raises(waystation.NotExactError, match="dropout"):
         waystation.restore(ckpt, **place)
     seen = waystation.appraise(ckpt, **place)
-    assert isinstance(seen.refused, waystation.NotExactError) and seen.report.worst() == "fork" and not seen.report.exact
+    assert (
+        isinstance(seen.refused, waystation.NotExactError) and seen.report.worst() == "fork" and not seen.report.exact
+    )
     restored = waystation.restore(ckpt, streams="fork", **place)
     forked = restored.streams["dropout"]
     assert forked.forked and forked.grade == "fork" and forked.value is not None and "fork" in forked.value
@@ -122,7 +161,12 @@ def test_other_data_are_refused(ckpt: Checkpoint) -> None:
 
 
 def test_a_place_that_is_none(ckpt: Checkpoint) -> None:
-    for place in ({"coordinate": []}, {"coordinate": [("dp", 2)]}, {"coordinate": [("tp", 0)]}, {"topology": [("dp", 0)]}):
+    for place in (
+        {"coordinate": []},
+        {"coordinate": [("dp", 2)]},
+        {"coordinate": [("tp", 0)]},
+        {"topology": [("dp", 0)]},
+    ):
         with pytest.raises(Error) as refused:
             waystation.appraise(ckpt, sources=SOURCES, **place)  # type: ignore[arg-type]
         assert refused.value.code == "bad-argument"
@@ -134,7 +178,12 @@ def test_a_place_that_is_none(ckpt: Checkpoint) -> None:
 
 def test_an_opaque_cursor_needs_its_fingerprint(tmp_path: pathlib.Path) -> None:
     fingerprint = {"workers": 2, "version": "0.11"}
-    value = {"fingerprint": tree.to_tree(fingerprint), "kind": "opaque", "media_type": "torchdata", "state": tree.to_tree(b"s")}
+    value = {
+        "fingerprint": tree.to_tree(fingerprint),
+        "kind": "opaque",
+        "media_type": "torchdata",
+        "state": tree.to_tree(b"s"),
+    }
     checkpoint = saved(tmp_path, [Record("cursor", "train", value)])
     at: dict[str, Any] = {"coordinate": [("dp", 0)], "cursors": "opaque-same-topology"}
     restored = waystation.restore(checkpoint, fingerprints={"train": fingerprint}, **at)
@@ -172,5 +221,7 @@ def test_random_places_say_what_the_program_says(ckpt: Checkpoint) -> None:
     rng = random.Random(4)
     for _ in range(5):
         size = rng.randrange(1, 6)
-        seen = waystation.appraise(ckpt, topology=[("dp", size)], coordinate=[("dp", rng.randrange(size))], sources=SOURCES)
+        seen = waystation.appraise(
+            ckpt, topology=[("dp", size)], coordinate=[("dp", rng.randrange(size))], sources=SOURCES
+        )
         assert (seen.refused is None) == (size == 2 and seen.report.exact)

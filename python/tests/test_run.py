@@ -53,12 +53,17 @@ def test_latest_and_list(tmp_path: pathlib.Path) -> None:
     found = waystation.latest(tmp_path)
     assert (found.path, found.name, found.step) == (str(second), second.name, 2)
     assert [(one.name, one.error.code) for one in found.skipped] == [(third.name, "not-committed")]
-    assert waystation.open(found.path).digest == found.digest and found.attempt == program("latest", tmp_path)["attempt"]
+    assert (
+        waystation.open(found.path).digest == found.digest and found.attempt == program("latest", tmp_path)["attempt"]
+    )
     waystation.reject(second, "diverged")
     waystation.pin(first, "good")
     listed = waystation.list_checkpoints(tmp_path)
     assert [(one.step, one.state, one.rejected, one.pins) for one in listed] == [
-        (1, "complete", None, ("good",)), (2, "complete", "diverged", ()), (3, "uncommitted", None, ())]
+        (1, "complete", None, ("good",)),
+        (2, "complete", "diverged", ()),
+        (3, "uncommitted", None, ()),
+    ]
     assert listed[0].path == str(first) and listed[0].nbytes and listed[2].digest is None
     assert waystation.latest(tmp_path).step == 1
     waystation.unpin(first, "good")
@@ -68,7 +73,9 @@ def test_latest_and_list(tmp_path: pathlib.Path) -> None:
 def test_gc(tmp_path: pathlib.Path) -> None:
     paths = [saved(tmp_path, step) for step in range(1, 5)]
     plan = waystation.gc(tmp_path, keep_last=1, keep_every=2, dry_run=True)
-    assert [(fate.name, fate.fate) for fate in plan] == list(zip([path.name for path in paths], ["removed", "kept", "removed", "kept"]))
+    assert [(fate.name, fate.fate) for fate in plan] == list(
+        zip([path.name for path in paths], ["removed", "kept", "removed", "kept"])
+    )
     assert all(path.exists() for path in paths) and all(fate.error is None and fate.why for fate in plan)
     assert waystation.gc(tmp_path, keep_last=1, keep_every=2) == plan
     assert [path.exists() for path in paths] == [False, True, False, True]
@@ -81,7 +88,9 @@ def test_verify(tmp_path: pathlib.Path) -> None:
     report.raise_if_bad()
     flip(path)
     report = waystation.verify(path)
-    assert not report.ok and report.findings[0].code == "crc-mismatch" and report.findings[0].tensor == Key.param("w").text
+    assert (
+        not report.ok and report.findings[0].code == "crc-mismatch" and report.findings[0].tensor == Key.param("w").text
+    )
     assert str(report.findings[0]) in str(report) and report.findings[0].file is not None
     with pytest.raises(waystation.CorruptError, match="crc-mismatch: model-"):
         report.raise_if_bad()
@@ -95,7 +104,15 @@ def test_verify(tmp_path: pathlib.Path) -> None:
 def test_inspect(tmp_path: pathlib.Path) -> None:
     path = saved(tmp_path, 7)
     seen = waystation.inspect(path)
-    assert (seen.run, seen.step, seen.writers, seen.topology, seen.tensors, seen.aliases, seen.nbytes) == ("demo", 7, 1, (("dp", 1),), 1, 1, 4096)
+    assert (seen.run, seen.step, seen.writers, seen.topology, seen.tensors, seen.aliases, seen.nbytes) == (
+        "demo",
+        7,
+        1,
+        (("dp", 1),),
+        1,
+        1,
+        4096,
+    )
     assert seen.by_role() == {"param": 4096} and seen.by_dtype() == {"F32": 4096}
     assert seen.records == (("progress", "main", ()),) and [one.path for one in seen.attachments] == ["config.json"]
     said = program("inspect", path)
@@ -131,14 +148,22 @@ def test_export_and_import(tmp_path: pathlib.Path) -> None:
     assert list(load_file(next((tmp_path / "out").glob("*.safetensors")))) == ["w"]
     save_file({"a": np.arange(6.0).reshape(2, 3)}, tmp_path / "m.safetensors")
     made = waystation.import_safetensors(tmp_path / "m.safetensors", run=tmp_path / "run", step=4, writers=2)
-    assert (made.step, made.writers, made.tensors, made.nbytes) == (4, 2, 1, 48) and waystation.latest(tmp_path / "run").path == made.path
+    assert (made.step, made.writers, made.tensors, made.nbytes) == (4, 2, 1, 48) and waystation.latest(
+        tmp_path / "run"
+    ).path == made.path
     np.testing.assert_array_equal(waystation.open(made.path)["a"], np.arange(6.0).reshape(2, 3))
     waystation.import_safetensors(tmp_path / "m.safetensors", out=tmp_path / "alone")
     assert waystation.verify(tmp_path / "alone").ok
 
 
 def test_errors_of_a_run_that_is_not_there(tmp_path: pathlib.Path) -> None:
-    for ask in (waystation.latest, waystation.list_checkpoints, waystation.verify, waystation.inspect, waystation.salvage):
+    for ask in (
+        waystation.latest,
+        waystation.list_checkpoints,
+        waystation.verify,
+        waystation.inspect,
+        waystation.salvage,
+    ):
         with pytest.raises(waystation.Error) as refused:
             ask(tmp_path / "nowhere")  # type: ignore[operator]
         assert refused.value.code == "not-found", ask

@@ -20,7 +20,13 @@ from waystation import Error, Key, Piece, Snapshot, arrays, records, snapshot
 
 
 def test_what_is_saved_is_valid_and_comes_back(tmp_path: pathlib.Path) -> None:
-    tensors = {"w": np.arange(12.0).reshape(3, 4), "t": torch.arange(3), "s": np.float32(1), "none": np.zeros((0, 2)), "bytes": b"xy"}
+    tensors = {
+        "w": np.arange(12.0).reshape(3, 4),
+        "t": torch.arange(3),
+        "s": np.float32(1),
+        "none": np.zeros((0, 2)),
+        "bytes": b"xy",
+    }
     where = waystation.save(tmp_path / "ckpt", tensors, step=3)
     assert where == str(tmp_path / "ckpt")
     waystation.verify(where).raise_if_bad()
@@ -41,9 +47,23 @@ def test_a_shard_is_a_safetensors_file(tmp_path: pathlib.Path) -> None:
 def test_tied_arrays_are_stored_once(tmp_path: pathlib.Path) -> None:
     w, n = torch.randn(8, 4), np.arange(10.0)
     tensors = {
-        "embed": w, "head": w, "parameter": torch.nn.Parameter(w), "again": n, "and": n[:], "transposed": w.T, "part": w[1:],
-        "reshaped": w.reshape(4, 8), "as bytes": w.view(torch.int32), "buffer": w, "half": n[:5], "copy": w.clone(),
-        "one": torch.zeros(1), "zero a": torch.empty(0), "zero b": torch.empty(0), "reversed": n[::-1], "conj": torch.ones(2) + 0j,
+        "embed": w,
+        "head": w,
+        "parameter": torch.nn.Parameter(w),
+        "again": n,
+        "and": n[:],
+        "transposed": w.T,
+        "part": w[1:],
+        "reshaped": w.reshape(4, 8),
+        "as bytes": w.view(torch.int32),
+        "buffer": w,
+        "half": n[:5],
+        "copy": w.clone(),
+        "one": torch.zeros(1),
+        "zero a": torch.empty(0),
+        "zero b": torch.empty(0),
+        "reversed": n[::-1],
+        "conj": torch.ones(2) + 0j,
     }
     tensors["neg"] = tensors["conj"].conj()
     waystation.save(tmp_path / "c", tensors, buffers={"buffer"})
@@ -78,14 +98,25 @@ def test_aliases_by_name(tmp_path: pathlib.Path) -> None:
     assert aliases == {"w": None, "tied": Key.param("w"), "x": Key.param("w"), "y": Key.param("w")}
 
 
-@pytest.mark.parametrize(("how", "said"), [
-    ({"aliases": {"x": "v"}}, "is of 'v'"), ({"aliases": {"w": "w"}}, "a tensor's name already"), ({"buffers": ["v"]}, "'buffers' names 'v'"),
-    ({"buffers": "w"}, "collection of names"), ({"tensors": {3: W} if (W := np.ones(2)) is not None else {}}, "named by a string or a Key"),
-    ({"tensors": {"w": "text"}}, "is no array"), ({"tensors": {"w": np.array([object()])}}, "no element type"),
-    ({"tensors": {"w": torch.ones(2, dtype=torch.complex32)}}, "complex32"), ({"tensors": {"w": torch.ones(2, device="meta")}}, "meta"),
-    ({"tensors": {"w": torch.ones(2).to_sparse()}}, "sparse"), ({"tensors": {"": W}}, "needs a name"),
-])
-def test_what_is_refused_is_refused_before_anything_is_written(tmp_path: pathlib.Path, how: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"aliases": {"x": "v"}}, "is of 'v'"),
+        ({"aliases": {"w": "w"}}, "a tensor's name already"),
+        ({"buffers": ["v"]}, "'buffers' names 'v'"),
+        ({"buffers": "w"}, "collection of names"),
+        ({"tensors": {3: W} if (W := np.ones(2)) is not None else {}}, "named by a string or a Key"),
+        ({"tensors": {"w": "text"}}, "is no array"),
+        ({"tensors": {"w": np.array([object()])}}, "no element type"),
+        ({"tensors": {"w": torch.ones(2, dtype=torch.complex32)}}, "complex32"),
+        ({"tensors": {"w": torch.ones(2, device="meta")}}, "meta"),
+        ({"tensors": {"w": torch.ones(2).to_sparse()}}, "sparse"),
+        ({"tensors": {"": W}}, "needs a name"),
+    ],
+)
+def test_what_is_refused_is_refused_before_anything_is_written(
+    tmp_path: pathlib.Path, how: dict[str, Any], said: str
+) -> None:
     with pytest.raises(Error, match=said):
         waystation.save(tmp_path / "c", how.pop("tensors", {"w": np.ones(2)}), **how)
     assert list(tmp_path.iterdir()) == []
@@ -133,16 +164,27 @@ def test_what_is_not_contiguous_is_copied_in_portions(tmp_path: pathlib.Path) ->
     base = np.arange(8.0)
     odd = [Piece.whole(Key.param(str(at)), base[::2] if at != 2 else base[:4]) for at in range(5)]
     seen: list[tuple[int, int]] = []
-    snapshot.write(Writing(), list(enumerate(odd)), memory=64, progress=lambda what, done, total: seen.append((done, total)))  # type: ignore[arg-type]
+    snapshot.write(
+        Writing(), list(enumerate(odd)), memory=64, progress=lambda what, done, total: seen.append((done, total))
+    )  # type: ignore[arg-type]
     assert Writing.calls == [[0, 1, 2], [3, 4]] and seen == [(96, 160), (160, 160)]
 
 
 def test_attachments_and_records(tmp_path: pathlib.Path) -> None:
     (tmp_path / "vocab.txt").write_text("a b")
-    waystation.save(tmp_path / "c", {}, attachments={"x/vocab.txt": tmp_path / "vocab.txt", "config.json": b"{}"},
-                    records=[records.value("v", {"lr": 0.1})], topology=[("dp", 1)], parent="ab" * 32, block_bytes=4096)
+    waystation.save(
+        tmp_path / "c",
+        {},
+        attachments={"x/vocab.txt": tmp_path / "vocab.txt", "config.json": b"{}"},
+        records=[records.value("v", {"lr": 0.1})],
+        topology=[("dp", 1)],
+        parent="ab" * 32,
+        block_bytes=4096,
+    )
     checkpoint = waystation.open(tmp_path / "c")
-    assert dict(checkpoint.attachments) == {"x/vocab.txt": b"a b", "config.json": b"{}"} and checkpoint.value("v") == {"lr": 0.1}
+    assert dict(checkpoint.attachments) == {"x/vocab.txt": b"a b", "config.json": b"{}"} and checkpoint.value("v") == {
+        "lr": 0.1
+    }
     assert checkpoint.topology == (("dp", 1),) and checkpoint.parent == "ab" * 32 and checkpoint.block_bytes == 4096
 
 
@@ -172,7 +214,9 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path: pathlib.Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
     waystation.save(sys.argv[1], {"w": np.ones(1 << 22)}, progress=progress)
     """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "c")], stderr=subprocess.PIPE, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "c")], stderr=subprocess.PIPE, text=True
+    )
     assert "KeyboardInterrupt" in ran.stderr and ran.returncode in (-signal.SIGINT, 130, 1)
     with pytest.raises(Error):
         waystation.open(tmp_path / "c")

@@ -11,11 +11,15 @@ import pytest
 
 PYTHON = pathlib.Path(__file__).resolve().parents[1]
 
-needs_mypy = pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed: types are NOT checked")
+needs_mypy = pytest.mark.skipif(
+    importlib.util.find_spec("mypy") is None, reason="mypy is not installed: types are NOT checked"
+)
 
 
 def run(*arguments: str) -> None:
-    ran = subprocess.run([sys.executable, *arguments], cwd=PYTHON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ran = subprocess.run(
+        [sys.executable, *arguments], cwd=PYTHON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert ran.returncode == 0, ran.stdout
 
 
@@ -34,7 +38,9 @@ def test_the_native_half_is_what_its_stub_says(tmp_path: pathlib.Path) -> None:
 
 
 def test_importing_the_package_imports_no_framework() -> None:
-    run("-c", """
+    run(
+        "-c",
+        """
 import sys, time
 began = time.perf_counter()
 import waystation
@@ -45,7 +51,8 @@ assert took < 1, took
 waystation.open, waystation.save, waystation.latest, waystation.restore
 heavy = {"torch", "ml_dtypes", "tqdm"} & set(sys.modules)
 assert not heavy, heavy
-""")
+""",
+    )
 
 
 def test_the_source_runs_on_the_oldest_python() -> None:

@@ -64,13 +64,16 @@ def torch_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     if pair == 1:
         return shape
     if not shape or shape[-1] % pair:
-        raise usage(f"PyTorch keeps {dtype} in pairs along the last axis, which shape {list(shape)} does not allow: read "
-                    f"it into NumPy, or raw")
+        raise usage(
+            f"PyTorch keeps {dtype} in pairs along the last axis, which shape {list(shape)} does not allow: read "
+            f"it into NumPy, or raw"
+        )
     return (*shape[:-1], shape[-1] // pair)
 
 
 def check(out: Any, dtype: str, shape: tuple[int, ...]) -> None:
-    """Refuses a caller's array that is not of exactly this type and shape, or that cannot be written to (`bad-argument`)."""
+    """Refuses a caller's array that is not of exactly this type and shape, or that cannot be written to
+    (`bad-argument`)."""
     if isinstance(out, bytearray):
         expected = dtypes.packed_bytes(dtype, shape)
         if len(out) != expected:

@@ -45,7 +45,7 @@ def cut(index: Index, shape: tuple[int, ...]) -> Cut:
     if len(dots) > 1:
         raise error("bad-region", "an index has at most one '...'")
     at = dots[0] if dots else len(items)
-    items[at:at + 1] = [slice(None)] * (len(shape) - axes)
+    items[at : at + 1] = [slice(None)] * (len(shape) - axes)
 
     start: list[int] = []
     extent: list[int] = []
@@ -94,8 +94,9 @@ def _integer(item: Any, size: int, axis: int) -> int:
     try:
         number = operator.index(item)
     except TypeError:
-        raise usage(f"{type(item).__name__} is no index here: only integers, slices, '...' and None are; read, then "
-                    f"select") from None
+        raise usage(
+            f"{type(item).__name__} is no index here: only integers, slices, '...' and None are; read, then select"
+        ) from None
     if not -size <= number < size:
         raise error("bad-region", f"index {number} is out of bounds for axis {axis} with size {size}")
     return number % size

@@ -11,8 +11,8 @@ _EXACT = 2**53 - 1
 
 
 def canonical(value: Any) -> str:
-    """The canonical text of a value: None, booleans, integers within ±(2^53 − 1), strings, lists, tuples, and dicts whose
-    keys are strings.
+    """The canonical text of a value: None, booleans, integers within ±(2^53 − 1), strings, lists, tuples, and dicts
+    whose keys are strings.
 
     Raises `bad-argument` for anything else, with the place.
     """

@@ -32,8 +32,14 @@ class _Read:
         return self.tensor._box(self.tensor.shape)
 
 
-def load(source: Source, tensors: Mapping[Any, Tensor], given: Mapping[Any, Any], framework: str, device: Any,
-         report: Report | None) -> dict[Any, Any]:
+def load(
+    source: Source,
+    tensors: Mapping[Any, Tensor],
+    given: Mapping[Any, Any],
+    framework: str,
+    device: Any,
+    report: Report | None,
+) -> dict[Any, Any]:
     """The arrays of `tensors` by the same names, those of `given` among them."""
     reads: dict[Any, _Read] = {}
     places: dict[Any, Any] = {}
@@ -48,8 +54,12 @@ def load(source: Source, tensors: Mapping[Any, Tensor], given: Mapping[Any, Any]
     if device is None and source.memory_budget is not None:
         allocated = sum(read.tensor.nbytes for read in reads.values() if read.out is None)
         if allocated > source.memory_budget:
-            raise error("limit", f"the tensors take {allocated} bytes, the memory_budget is {source.memory_budget}",
-                        rule="open.memory", remedy="Load fewer at a time, or into arrays of your own.")
+            raise error(
+                "limit",
+                f"the tensors take {allocated} bytes, the memory_budget is {source.memory_budget}",
+                rule="open.memory",
+                remedy="Load fewer at a time, or into arrays of your own.",
+            )
 
     made: dict[Any, Any] = {}
     done, total = 0, sum(read.tensor.nbytes for read in reads.values())
@@ -71,8 +81,11 @@ def _check(read: _Read, framework: str, device: Any) -> None:
 
 def _portions(reads: Mapping[Any, _Read], device: Any, room: int) -> list[list[Any]]:
     """What is read at once: all that stays where it is read to, then the rest as much at a time as there is room."""
-    staged = {place for place, read in reads.items()
-              if (device is not None if read.out is None else not destination.is_direct(read.out))}
+    staged = {
+        place
+        for place, read in reads.items()
+        if (device is not None if read.out is None else not destination.is_direct(read.out))
+    }
     portions = [[place for place in reads if place not in staged]]
     left = 0
     for place in reads:
@@ -102,5 +115,6 @@ def _at(tensor: Tensor, check: Callable[[], None]) -> None:
     except Error as why:
         if why.location.tensor is not None:
             raise
-        raise from_parts(why.code, why.class_, why.message, why.remedy, None, None, None, None, tensor.key.text,
-                         why.rule) from None
+        raise from_parts(
+            why.code, why.class_, why.message, why.remedy, None, None, None, None, tensor.key.text, why.rule
+        ) from None

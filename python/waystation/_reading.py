@@ -58,8 +58,12 @@ class Source:
             return
         allocated = sum(want.made.bytes.nbytes for want in wants if not want.made.own)
         if allocated > budget:
-            raise error("limit", f"{allocated} bytes are more than the checkpoint's memory_budget of {budget}",
-                        rule="open.memory", remedy="Read parts, read into arrays of your own, or open it with more.")
+            raise error(
+                "limit",
+                f"{allocated} bytes are more than the checkpoint's memory_budget of {budget}",
+                rule="open.memory",
+                remedy="Read parts, read into arrays of your own, or open it with more.",
+            )
         total = sum(want.made.bytes.nbytes for want in wants)
         done = 0
         for plan in _plans(wants, budget):
@@ -97,14 +101,14 @@ def _rows(want: Want, budget: int) -> list[_Asked]:
     tensor, extent = want.tensor, want.extent
     axis = next((axis for axis, number in enumerate(extent) if number > 1), None)
     bits = dtypes.bits(tensor.dtype)
-    if axis is None or tensor.block is not None or prod(extent[axis + 1:]) * bits % 8:
+    if axis is None or tensor.block is not None or prod(extent[axis + 1 :]) * bits % 8:
         return [_of(want)]
-    row = prod(extent[axis + 1:]) * bits // 8
+    row = prod(extent[axis + 1 :]) * bits // 8
     rows = max(1, budget // row)
     parts: list[_Asked] = []
     for first in range(0, extent[axis], rows):
         number = min(rows, extent[axis] - first)
-        start = (*want.start[:axis], want.start[axis] + first, *want.start[axis + 1:])
-        box = (*extent[:axis], number, *extent[axis + 1:])
-        parts.append((tensor._target, (start, box), want.made.bytes[first * row:(first + number) * row]))
+        start = (*want.start[:axis], want.start[axis] + first, *want.start[axis + 1 :])
+        box = (*extent[:axis], number, *extent[axis + 1 :])
+        parts.append((tensor._target, (start, box), want.made.bytes[first * row : (first + number) * row]))
     return parts

@@ -17,9 +17,20 @@ from ._registry import DTYPES
 _ML = {row.ml_dtypes: row.id for row in DTYPES.values() if row.ml_dtypes is not None}
 _ML_PREFIX = "ml_dtypes."
 _NUMPY: dict[str, Any] = {
-    "bool": np.bool_, "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64, "uint8": np.uint8,
-    "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64, "float16": np.float16, "float32": np.float32,
-    "float64": np.float64, "complex64": np.complex64, "complex128": np.complex128,
+    "bool": np.bool_,
+    "int8": np.int8,
+    "int16": np.int16,
+    "int32": np.int32,
+    "int64": np.int64,
+    "uint8": np.uint8,
+    "uint16": np.uint16,
+    "uint32": np.uint32,
+    "uint64": np.uint64,
+    "float16": np.float16,
+    "float32": np.float32,
+    "float64": np.float64,
+    "complex64": np.complex64,
+    "complex128": np.complex128,
 }
 _PLAIN = re.compile("[<>|=]?(?:[?bBiufc][0-9]{0,2}|[SUV][0-9]{1,9}|[mM]8(?:\\[[0-9]{0,9}[a-zA-Z]{1,7}\\])?)")
 

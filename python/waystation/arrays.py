@@ -78,8 +78,12 @@ def is_contiguous(obj: Any) -> bool:
         view = memoryview(obj)
         return view.c_contiguous and (_LENDS_READ_ONLY or not view.readonly)
     array = _numpy(obj)
-    return bool(array.flags.c_contiguous and (_LENDS_READ_ONLY or array.flags.writeable)
-                and array.dtype.newbyteorder("<") == array.dtype and dtypes.bits(dtypes.of_numpy(array.dtype)) >= 8)
+    return bool(
+        array.flags.c_contiguous
+        and (_LENDS_READ_ONLY or array.flags.writeable)
+        and array.dtype.newbyteorder("<") == array.dtype
+        and dtypes.bits(dtypes.of_numpy(array.dtype)) >= 8
+    )
 
 
 def writable_bytes(obj: Any) -> Bytes:
@@ -135,5 +139,7 @@ def _numpy(obj: Any) -> np.ndarray[Any, Any]:
         return np.asarray(obj)
     if hasattr(obj, "__dlpack__"):
         return np.from_dlpack(obj)
-    raise usage(f"{type(obj).__module__}.{type(obj).__qualname__} is no array: one of NumPy or PyTorch, or an object "
-                f"with __array__ or __dlpack__, is needed")
+    raise usage(
+        f"{type(obj).__module__}.{type(obj).__qualname__} is no array: one of NumPy or PyTorch, or an object "
+        f"with __array__ or __dlpack__, is needed"
+    )

@@ -1,7 +1,7 @@
 """A complete checkpoint, open for reading: tensors by name or identity, records, attachments.
 
-Opening reads and checks the commit file and the manifest, no tensor data. What is damaged is an error when it is read, and
-nothing damaged is ever handed out (`verify=False` takes the disk's word for it).
+Opening reads and checks the commit file and the manifest, no tensor data. What is damaged is an error when it is read,
+and nothing damaged is ever handed out (`verify=False` takes the disk's word for it).
 """
 
 from __future__ import annotations
@@ -27,16 +27,23 @@ from .tensor import Tensor
 _FEW = 20_000  # names among which an error looks for similar ones
 
 
-def open(path: str | os.PathLike[str], *, verify: bool = True, threads: int | None = None,
-         memory_budget: int | None = None, trust_links: bool = False) -> Checkpoint:
+def open(
+    path: str | os.PathLike[str],
+    *,
+    verify: bool = True,
+    threads: int | None = None,
+    memory_budget: int | None = None,
+    trust_links: bool = False,
+) -> Checkpoint:
     """Opens the checkpoint in the directory `path`.
 
-    `verify` checks the CRC of all that is read. `threads` of a read: None takes what the machine has. `memory_budget` is
-    the most bytes that one call allocates. `trust_links` follows symbolic links, as download caches have them. Raises
-    `not-committed` for what is no checkpoint, and what else chapter 12 of the specification says.
+    `verify` checks the CRC of all that is read. `threads` of a read: None takes what the machine has. `memory_budget`
+    is the most bytes that one call allocates. `trust_links` follows symbolic links, as download caches have them.
+    Raises `not-committed` for what is no checkpoint, and what else chapter 12 of the specification says.
     """
-    core = _core.Checkpoint.open(os.fspath(path), verify_reads=verify, threads=threads, memory_budget=memory_budget,
-                                 trust_links=trust_links)
+    core = _core.Checkpoint.open(
+        os.fspath(path), verify_reads=verify, threads=threads, memory_budget=memory_budget, trust_links=trust_links
+    )
     return Checkpoint(core, verify=verify, threads=threads, memory_budget=memory_budget, trust_links=trust_links)
 
 
@@ -53,8 +60,9 @@ class Component(Mapping[str, Tensor]):
             return self._listed[name]
         found = self._source.core.find_named(self._component, name) if isinstance(name, str) else None
         if found is None:
-            raise error("not-found", f"no param, buffer or alias {name!r} in component {self._component!r}"
-                                     f"{self._similar(name)}")
+            raise error(
+                "not-found", f"no param, buffer or alias {name!r} in component {self._component!r}{self._similar(name)}"
+            )
         return Tensor(self._source, found)
 
     def __iter__(self) -> Iterator[str]:
@@ -76,10 +84,17 @@ class Component(Mapping[str, Tensor]):
             raise error("not-found", f"no tensor {Key.of(key).text}")
         return Tensor(self._source, found)
 
-    def load(self, names: Iterable[str | Key] | None = None, *, out: Mapping[Any, Any] | None = None,
-             framework: destination.Framework = "numpy", device: Any = None,
-             progress: Progress = None) -> dict[Any, Any]:
-        """Reads many tensors as one plan: `{name: array}`, by the names or identities given; None: all of this component.
+    def load(
+        self,
+        names: Iterable[str | Key] | None = None,
+        *,
+        out: Mapping[Any, Any] | None = None,
+        framework: destination.Framework = "numpy",
+        device: Any = None,
+        progress: Progress = None,
+    ) -> dict[Any, Any]:
+        """Reads many tensors as one plan: `{name: array}`, by the names or identities given; None: all of this
+        component.
 
         Names of one tensor (tied weights) give one and the same array. `out` has arrays of the caller, of exactly the
         type and shape, for some of the names or all (alone: for its own names); they are read into and returned, and
@@ -98,8 +113,10 @@ class Component(Mapping[str, Tensor]):
     def _names(self) -> dict[str, Tensor]:
         if self._listed is None:
             self._listed = {
-                tensor.name: tensor for tensor in _all(self._source)
-                if tensor.key.component == self._component and tensor.key.role in ("param", "buffer")
+                tensor.name: tensor
+                for tensor in _all(self._source)
+                if tensor.key.component == self._component
+                and tensor.key.role in ("param", "buffer")
                 and not tensor.key.scope
             }
         return self._listed
@@ -122,7 +139,8 @@ class Attachment:
 
 
 class Attachments(Mapping[str, bytes]):
-    """The files that came with a checkpoint, by their logical paths; each is read, and checked, when it is asked for."""
+    """The files that came with a checkpoint, by their logical paths; each is read, and checked, when it is asked
+    for."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -159,11 +177,22 @@ class Checkpoint(Component):
     same there. As a context manager it is closed at the end.
     """
 
-    def __init__(self, core: _core.Checkpoint, *, verify: bool = True, threads: int | None = None,
-                 memory_budget: int | None = None, trust_links: bool = False) -> None:
+    def __init__(
+        self,
+        core: _core.Checkpoint,
+        *,
+        verify: bool = True,
+        threads: int | None = None,
+        memory_budget: int | None = None,
+        trust_links: bool = False,
+    ) -> None:
         super().__init__(Source(core, memory_budget), "main")
-        self._how: dict[str, Any] = {"verify": verify, "threads": threads, "memory_budget": memory_budget,
-                                     "trust_links": trust_links}
+        self._how: dict[str, Any] = {
+            "verify": verify,
+            "threads": threads,
+            "memory_budget": memory_budget,
+            "trust_links": trust_links,
+        }
         self.path: str = core.path
         """As it was opened."""
         self.run: str = core.run
@@ -198,8 +227,10 @@ class Checkpoint(Component):
     @property
     def omitted(self) -> list[Omitted]:
         """Parameters that exist and were not saved, and why."""
-        return [Omitted(one.get("component", "main"), tuple(one["names"]), one["reason"])
-                for one in self.manifest["omitted"]]
+        return [
+            Omitted(one.get("component", "main"), tuple(one["names"]), one["reason"])
+            for one in self.manifest["omitted"]
+        ]
 
     def component(self, name: str) -> Component:
         """The params, buffers and aliases of another model of the job, by name."""
@@ -209,19 +240,31 @@ class Checkpoint(Component):
         """The models of the job; reads all metadata."""
         return sorted({tensor.key.component for tensor in _all(self._source)})
 
-    def tensors(self, *, role: str | None = None, component: str | None = None, owner: str | None = None,
-                slot: str | None = None, name: str | None = None) -> Iterator[Tensor]:
+    def tensors(
+        self,
+        *,
+        role: str | None = None,
+        component: str | None = None,
+        owner: str | None = None,
+        slot: str | None = None,
+        name: str | None = None,
+    ) -> Iterator[Tensor]:
         """All tensors and aliases of which that is true, in order of identity; pages are read as they are needed."""
         asked = {"role": role, "component": component, "owner": owner, "slot": slot, "name": name}
         wanted = [(member, value) for member, value in asked.items() if value is not None]
-        return (tensor for tensor in _all(self._source)
-                if all(getattr(tensor.key, member) == value for member, value in wanted))
+        return (
+            tensor
+            for tensor in _all(self._source)
+            if all(getattr(tensor.key, member) == value for member, value in wanted)
+        )
 
     def records(self, kind: str | None = None, name: str | None = None) -> list[Record]:
         """All records, or those of a kind and name, in order of record key."""
-        return [Record(of, called, json.loads(value), tuple(coordinate))
-                for of, called, coordinate, value in self._source.core.records()
-                if (kind is None or of == kind) and (name is None or called == name)]
+        return [
+            Record(of, called, json.loads(value), tuple(coordinate))
+            for of, called, coordinate, value in self._source.core.records()
+            if (kind is None or of == kind) and (name is None or called == name)
+        ]
 
     def record(self, kind: str, name: str, coordinate: Coordinate = ()) -> Record:
         """One record. Raises `not-found`."""
@@ -230,8 +273,10 @@ class Checkpoint(Component):
             if record.coordinate == tuple(coordinate):
                 return record
         at = " and ".join(str(list(record.coordinate)) for record in there[:3])
-        raise error("not-found", f"no record {kind!r} {name!r} at {list(coordinate)}"
-                                 f"{f'; there is one at {at}' if there else ''}")
+        raise error(
+            "not-found",
+            f"no record {kind!r} {name!r} at {list(coordinate)}{f'; there is one at {at}' if there else ''}",
+        )
 
     def value(self, name: str, coordinate: Coordinate = ()) -> Any:
         """The Python object of a record of kind `value`, its tensors read with it (`waystation.tree`)."""
@@ -249,7 +294,9 @@ class Checkpoint(Component):
     def __enter__(self) -> Checkpoint:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -262,8 +309,11 @@ class Checkpoint(Component):
 def _again(path: str, digest: str, how: dict[str, Any]) -> Checkpoint:
     found = open(path, **how)
     if found.digest != digest:
-        raise error("source-changed", f"{path} was the checkpoint {digest} and is {found.digest}",
-                    remedy="Open the checkpoint that you mean by its path.")
+        raise error(
+            "source-changed",
+            f"{path} was the checkpoint {digest} and is {found.digest}",
+            remedy="Open the checkpoint that you mean by its path.",
+        )
     return found
 
 

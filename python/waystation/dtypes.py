@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ def per_element(dtype: str) -> int:
     return 2 if (row(dtype).torch or "").endswith("_x2") else 1
 
 
-@lru_cache(maxsize=None)
+@cache
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy type: NumPy's own, or one of ml_dtypes. Raises `unsupported-dtype` where that is not installed."""
     known = row(dtype)
@@ -71,12 +71,15 @@ def of_numpy(dtype: np.dtype[Any]) -> str:
     else:
         found = _NUMPY.get(dtype.name)
     if found is None:
-        raise error("unsupported-dtype", f"NumPy arrays of {dtype} have no element type in the registry",
-                    remedy="Convert it, or save its bytes as uint8 and say in a record what they are.")
+        raise error(
+            "unsupported-dtype",
+            f"NumPy arrays of {dtype} have no element type in the registry",
+            remedy="Convert it, or save its bytes as uint8 and say in a record what they are.",
+        )
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def torch_dtype(dtype: str) -> torch.dtype:
     """The type of PyTorch. Raises `unsupported-dtype` where the PyTorch that is installed has none."""
     known = row(dtype)
@@ -84,7 +87,7 @@ def torch_dtype(dtype: str) -> torch.dtype:
     found = getattr(torch, known.torch or "", None)
     if found is None:
         have = f"PyTorch {torch.__version__} has no type for it"
-        raise _install(dtype, f"{have}: read it into NumPy (framework=\"numpy\") or as it lies (Tensor.raw())")
+        raise _install(dtype, f'{have}: read it into NumPy (framework="numpy") or as it lies (Tensor.raw())')
     return found  # type: ignore[no-any-return]
 
 
@@ -92,8 +95,11 @@ def of_torch(dtype: torch.dtype) -> str:
     """The registry id of a type of PyTorch. Raises `unsupported-dtype`."""
     found = _TORCH.get(str(dtype).removeprefix("torch."))
     if found is None:
-        raise error("unsupported-dtype", f"tensors of {dtype} have no element type in the registry",
-                    remedy="Convert it, or save its bytes as uint8 and say in a record what they are.")
+        raise error(
+            "unsupported-dtype",
+            f"tensors of {dtype} have no element type in the registry",
+            remedy="Convert it, or save its bytes as uint8 and say in a record what they are.",
+        )
     return found
 
 
@@ -115,10 +121,10 @@ def pack(dtype: str, elements: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype
     out = np.empty((flat.size * width + 7) // 8, np.uint8)
     # In pieces that begin at whole bytes, so that 8 bytes of work for each element do not add up.
     for first in range(0, flat.size, _PIECE):
-        piece = flat[first:first + _PIECE]
+        piece = flat[first : first + _PIECE]
         low = np.unpackbits(piece.reshape(-1, 1), axis=1, count=width, bitorder="little")
         packed = np.packbits(low.reshape(-1), bitorder="little")
-        out[first * width // 8:first * width // 8 + packed.size] = packed
+        out[first * width // 8 : first * width // 8 + packed.size] = packed
     return out
 
 
@@ -129,11 +135,11 @@ def unpack(dtype: str, packed: np.ndarray[Any, np.dtype[np.uint8]], count: int) 
     signed = kind.name in ("int4", "int2", "int1")
     for first in range(0, count, _PIECE):
         number = min(_PIECE, count - first)
-        piece = packed[first * width // 8:((first + number) * width + 7) // 8]
+        piece = packed[first * width // 8 : ((first + number) * width + 7) // 8]
         each = np.unpackbits(piece, count=number * width, bitorder="little").reshape(number, width)
         if signed:  # a byte of ml_dtypes has the sign in all bits above
             each = np.concatenate([each, np.repeat(each[:, -1:], 8 - width, axis=1)], axis=1)
-        out[first:first + number] = np.packbits(each, axis=1, bitorder="little").reshape(-1)
+        out[first : first + number] = np.packbits(each, axis=1, bitorder="little").reshape(-1)
     return out.view(kind)
 
 

@@ -51,8 +51,16 @@ class Error(Exception):
     rule: str | None
     remedy: str
 
-    def __init__(self, code: str, message: str, *, location: Location | None = None, rule: str | None = None,
-                 remedy: str | None = None, class_: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        location: Location | None = None,
+        rule: str | None = None,
+        remedy: str | None = None,
+        class_: str | None = None,
+    ) -> None:
         Exception.__init__(self, code, message)
         self.code = code
         self.class_ = class_ if class_ is not None else CODES[code]
@@ -74,8 +82,18 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         at = self.location
-        parts = (self.code, self.class_, self.message, self.remedy, at.file, at.offset, at.pointer, at.record,
-                 at.tensor, self.rule)
+        parts = (
+            self.code,
+            self.class_,
+            self.message,
+            self.remedy,
+            at.file,
+            at.offset,
+            at.pointer,
+            at.record,
+            at.tensor,
+            self.rule,
+        )
         return from_parts, parts, self.__dict__
 
 
@@ -150,8 +168,9 @@ _NAMED: dict[str, type[Error]] = {
 }
 
 
-def error(code: str, message: str, *, location: Location | None = None, rule: str | None = None,
-          remedy: str | None = None) -> Error:
+def error(
+    code: str, message: str, *, location: Location | None = None, rule: str | None = None, remedy: str | None = None
+) -> Error:
     """The exception for a registered code, of the most exact class there is."""
     kind = _NAMED.get(code) or _CLASSES[CODES[code]]
     return kind(code, message, location=location, rule=rule, remedy=remedy)
@@ -162,10 +181,21 @@ def usage(message: str, code: str = "bad-argument", *, tensor: str | None = None
     return error(code, message, location=Location(tensor=tensor), remedy=remedy)
 
 
-def from_parts(code: str, class_: str, message: str, remedy: str, file: str | None, offset: int | None,
-               pointer: str | None, record: str | None, tensor: str | None, rule: str | None) -> Error:
+def from_parts(
+    code: str,
+    class_: str,
+    message: str,
+    remedy: str,
+    file: str | None,
+    offset: int | None,
+    pointer: str | None,
+    record: str | None,
+    tensor: str | None,
+    rule: str | None,
+) -> Error:
     """The exception for an error of the native half, or of another process."""
     # A code that this file does not know is one of a newer native half: its class still says how to react.
     kind = _NAMED.get(code) or _CLASSES.get(class_, Error)
-    return kind(code, message, location=Location(file, offset, pointer, record, tensor), rule=rule, remedy=remedy,
-                class_=class_)
+    return kind(
+        code, message, location=Location(file, offset, pointer, record, tensor), rule=rule, remedy=remedy, class_=class_
+    )

@@ -25,14 +25,21 @@ class Key(_Six):
 
     `component` is a model of the job, `role` one of the registry, `name` the parameter's or buffer's own name; `slot`
     says what the tensor is for that parameter (`adam.m`), `owner` is the name of the optimizer or average that it
-    belongs to, `scope` tells apart tensors of several ranks that share a name. Raises `bad-argument` for an unknown role
-    and for a slot or owner that the role forbids or lacks.
+    belongs to, `scope` tells apart tensors of several ranks that share a name. Raises `bad-argument` for an unknown
+    role and for a slot or owner that the role forbids or lacks.
     """
 
     __slots__ = ()
 
-    def __new__(cls, component: str = "main", role: str = "param", name: str = "", slot: str | None = None,
-                owner: str | None = None, scope: Iterable[tuple[str, int]] = ()) -> Key:
+    def __new__(
+        cls,
+        component: str = "main",
+        role: str = "param",
+        name: str = "",
+        slot: str | None = None,
+        owner: str | None = None,
+        scope: Iterable[tuple[str, int]] = (),
+    ) -> Key:
         key = super().__new__(cls, component, role, name, slot, owner, tuple((axis, index) for axis, index in scope))
         known = ROLES.get(role)
         if known is None:
@@ -55,8 +62,9 @@ class Key(_Six):
         return cls(component, "buffer", name, scope=scope)
 
     @classmethod
-    def optimizer(cls, name: str, slot: str, owner: str, *, component: str = "main",
-                  scope: Iterable[tuple[str, int]] = ()) -> Key:
+    def optimizer(
+        cls, name: str, slot: str, owner: str, *, component: str = "main", scope: Iterable[tuple[str, int]] = ()
+    ) -> Key:
         """State of the optimizer `owner` for the parameter `name`."""
         return cls(component, "optimizer", name, slot, owner, scope)
 
@@ -86,7 +94,14 @@ class Key(_Six):
     @property
     def identity(self) -> list[Any]:
         """As metadata and value trees write it."""
-        return [self.component, self.role, self.name, self.slot or "", self.owner or "", [list(at) for at in self.scope]]
+        return [
+            self.component,
+            self.role,
+            self.name,
+            self.slot or "",
+            self.owner or "",
+            [list(at) for at in self.scope],
+        ]
 
     @property
     def text(self) -> str:

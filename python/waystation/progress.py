@@ -1,5 +1,5 @@
-"""Bars for people at a terminal. Everything that moves many bytes takes `progress`: True for a bar on standard error where
-that is a terminal, False for none, or a callable of (what, bytes done, bytes in all or 0).
+"""Bars for people at a terminal. Everything that moves many bytes takes `progress`: True for a bar on standard error
+where that is a terminal, False for none, or a callable of (what, bytes done, bytes in all or 0).
 """
 
 from __future__ import annotations
@@ -61,8 +61,15 @@ class TqdmBar:
         if what != self._what:
             self.close()
             self._what = what
-            self._bar = self._kind(desc=what, total=total or None, unit="B", unit_scale=True, unit_divisor=1024,
-                                   file=self._stream, mininterval=_EVERY)
+            self._bar = self._kind(
+                desc=what,
+                total=total or None,
+                unit="B",
+                unit_scale=True,
+                unit_divisor=1024,
+                file=self._stream,
+                mininterval=_EVERY,
+            )
         if total and self._bar.total != total:
             self._bar.total = total
         self._bar.update(done - self._bar.n)

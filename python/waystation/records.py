@@ -39,19 +39,35 @@ class Record:
         return canonical(self.value)
 
 
-def progress(optimizer_step: int, *, iteration: int | None = None, skipped: int | None = None, epoch: int | None = None,
-             samples: int | None = None, tokens: int | None = None, batch: int | None = None) -> Record:
-    """How far training has come: completed optimizer steps, and what the trainer counts beside them (None: it does not)."""
-    counts = {"iteration": iteration, "skipped": skipped, "epoch": epoch, "samples": samples, "tokens": tokens,
-              "batch": batch}
+def progress(
+    optimizer_step: int,
+    *,
+    iteration: int | None = None,
+    skipped: int | None = None,
+    epoch: int | None = None,
+    samples: int | None = None,
+    tokens: int | None = None,
+    batch: int | None = None,
+) -> Record:
+    """How far training has come: completed optimizer steps, and what the trainer counts beside them (None: it does
+    not)."""
+    counts = {
+        "iteration": iteration,
+        "skipped": skipped,
+        "epoch": epoch,
+        "samples": samples,
+        "tokens": tokens,
+        "batch": batch,
+    }
     said = {name: _count(name, number) for name, number in counts.items() if number is not None}
     return Record("progress", "main", {"optimizer_step": _count("optimizer_step", optimizer_step), **said})
 
 
-def value(name: str, obj: Any, *, put_tensor: PutTensor | None = None,
-          coordinate: Iterable[tuple[str, int]] = ()) -> Record:
-    """A Python object as a value tree (`waystation.tree`). `put_tensor`, such as a `tree.TreeTensors`, stores the tensors
-    and long bytes within it."""
+def value(
+    name: str, obj: Any, *, put_tensor: PutTensor | None = None, coordinate: Iterable[tuple[str, int]] = ()
+) -> Record:
+    """A Python object as a value tree (`waystation.tree`). `put_tensor`, such as a `tree.TreeTensors`, stores the
+    tensors and long bytes within it."""
     from . import tree
 
     return value_tree(name, tree.to_tree(obj, put_tensor), coordinate=coordinate)
@@ -72,23 +88,48 @@ def ema(name: str, *, decay: float, updates: int) -> Record:
     return Record("ema", name, {"decay": f64(decay), "updates": _count("updates", updates)})
 
 
-def schedule(name: str, algorithm: str, *, unit: str, position: int, last_value: Sequence[float], parameters: Any,
-             coordinate: Iterable[tuple[str, int]] = ()) -> Record:
+def schedule(
+    name: str,
+    algorithm: str,
+    *,
+    unit: str,
+    position: int,
+    last_value: Sequence[float],
+    parameters: Any,
+    coordinate: Iterable[tuple[str, int]] = (),
+) -> Record:
     """A schedule at `position` of `unit`: optimizer_steps, samples, tokens or epochs. `parameters` is a value tree."""
-    return Record("schedule", name, {
-        "algorithm": algorithm,
-        "last_value": [f64(number) for number in last_value],
-        "parameters": parameters,
-        "position": {"unit": unit, "value": _count("position", position)},
-    }, tuple(coordinate))
+    return Record(
+        "schedule",
+        name,
+        {
+            "algorithm": algorithm,
+            "last_value": [f64(number) for number in last_value],
+            "parameters": parameters,
+            "position": {"unit": unit, "value": _count("position", position)},
+        },
+        tuple(coordinate),
+    )
 
 
-def scaler(name: str, *, scale: Any, growth: float, backoff: float, interval: int, good_steps: int,
-           hysteresis: int | None = None, skipped: int | None = None) -> Record:
+def scaler(
+    name: str,
+    *,
+    scale: Any,
+    growth: float,
+    backoff: float,
+    interval: int,
+    good_steps: int,
+    hysteresis: int | None = None,
+    skipped: int | None = None,
+) -> Record:
     """A loss scaler. `scale` is a float, or a tree `{"f32": …}` where the framework holds one."""
     said = {
-        "scale": scale if type(scale) is dict else f64(scale), "growth": f64(growth), "backoff": f64(backoff),
-        "interval": _count("interval", interval), "good_steps": _count("good_steps", good_steps),
+        "scale": scale if type(scale) is dict else f64(scale),
+        "growth": f64(growth),
+        "backoff": f64(backoff),
+        "interval": _count("interval", interval),
+        "good_steps": _count("good_steps", good_steps),
     }
     for member, number in (("hysteresis", hysteresis), ("skipped", skipped)):
         if number is not None:

@@ -1,7 +1,8 @@
 """What one place of a job gets of a checkpoint's records, and how well each resumes (chapter 19 of the specification).
 
-A place is a topology and a coordinate along all of its axes. Nothing that would resume otherwise than it was saved is handed
-out in silence: `restore` raises unless the caller says what it puts up with, and the report tells of every record.
+A place is a topology and a coordinate along all of its axes. Nothing that would resume otherwise than it was saved is
+handed out in silence: `restore` raises unless the caller says what it puts up with, and the report tells of every
+record.
 """
 
 from __future__ import annotations
@@ -60,11 +61,23 @@ class GradedReport(tuple[Graded, ...]):
         if not self:
             return "no records"
         head = ("kind", "name", "at", "grade", "why")
-        rows = [head, *((of.kind, of.name, " ".join(f"{axis}={index}" for axis, index in of.coordinate), of.grade,
-                         of.reason or "") for of in self)]
+        rows = [
+            head,
+            *(
+                (
+                    of.kind,
+                    of.name,
+                    " ".join(f"{axis}={index}" for axis, index in of.coordinate),
+                    of.grade,
+                    of.reason or "",
+                )
+                for of in self
+            ),
+        ]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         return "\n".join(
-            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]).rstrip() for row in rows)
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]).rstrip() for row in rows
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,8 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Restored:
-    """All that the place gets. Records are joined and chosen for it; tensors are read from the checkpoint by their keys."""
+    """All that the place gets. Records are joined and chosen for it; tensors are read from the checkpoint by their
+    keys."""
 
     step: int
     digest: str
@@ -146,45 +160,75 @@ class Restored:
         return self.checkpoint.core.walk(canonical(cursor.value), budget=budget)
 
 
-def restore(checkpoint: Checkpoint, *, topology: Iterable[tuple[str, int]] | None = None,
-            coordinate: Iterable[tuple[str, int]] = (), streams: str = "exact", cursors: str = "exact",
-            leave_out: Iterable[str] = (), sources: Mapping[str, Source | list[Source]] | None = None,
-            fingerprints: Mapping[str, Any] | None = None, budget_steps: int | None = None,
-            budget_bytes: int | None = None) -> Restored:
+def restore(
+    checkpoint: Checkpoint,
+    *,
+    topology: Iterable[tuple[str, int]] | None = None,
+    coordinate: Iterable[tuple[str, int]] = (),
+    streams: str = "exact",
+    cursors: str = "exact",
+    leave_out: Iterable[str] = (),
+    sources: Mapping[str, Source | list[Source]] | None = None,
+    fingerprints: Mapping[str, Any] | None = None,
+    budget_steps: int | None = None,
+    budget_bytes: int | None = None,
+) -> Restored:
     """What the place gets, or the refusal, before anything is handed out.
 
-    `topology` is the new job's, by default the checkpoint's; `coordinate` names the place along all of its axes. `streams`
-    and `cursors` are the worst grades that are put up with: `exact`, `fork` for streams on another topology,
+    `topology` is the new job's, by default the checkpoint's; `coordinate` names the place along all of its axes.
+    `streams` and `cursors` are the worst grades that are put up with: `exact`, `fork` for streams on another topology,
     `opaque-same-topology` for loaders whose state only they understand, `none`. `leave_out` are streams and cursors, by
-    name, to go on without. `sources` are the data that are there: for each cursor (records, SHA-256), or a list of them;
-    `fingerprints` for each opaque cursor what it depends on, as it was saved. A canary that takes more than `budget_steps`
-    or `budget_bytes` is not compared, and its cursor not restored.
+    name, to go on without. `sources` are the data that are there: for each cursor (records, SHA-256), or a list of
+    them; `fingerprints` for each opaque cursor what it depends on, as it was saved. A canary that takes more than
+    `budget_steps` or `budget_bytes` is not compared, and its cursor not restored.
 
-    Raises `not-exact`, `source-changed` and `canary-mismatch` for what would resume as another run, `bad-argument` for a
-    place that is none.
+    Raises `not-exact`, `source-changed` and `canary-mismatch` for what would resume as another run, `bad-argument` for
+    a place that is none.
     """
-    restored = appraise(checkpoint, topology=topology, coordinate=coordinate, streams=streams, cursors=cursors,
-                        leave_out=leave_out, sources=sources, fingerprints=fingerprints, budget_steps=budget_steps,
-                        budget_bytes=budget_bytes)
+    restored = appraise(
+        checkpoint,
+        topology=topology,
+        coordinate=coordinate,
+        streams=streams,
+        cursors=cursors,
+        leave_out=leave_out,
+        sources=sources,
+        fingerprints=fingerprints,
+        budget_steps=budget_steps,
+        budget_bytes=budget_bytes,
+    )
     if restored.refused is not None:
         raise restored.refused
     return restored
 
 
-def appraise(checkpoint: Checkpoint, *, topology: Iterable[tuple[str, int]] | None = None,
-             coordinate: Iterable[tuple[str, int]] = (), streams: str = "exact", cursors: str = "exact",
-             leave_out: Iterable[str] = (), sources: Mapping[str, Source | list[Source]] | None = None,
-             fingerprints: Mapping[str, Any] | None = None, budget_steps: int | None = None,
-             budget_bytes: int | None = None) -> Restored:
+def appraise(
+    checkpoint: Checkpoint,
+    *,
+    topology: Iterable[tuple[str, int]] | None = None,
+    coordinate: Iterable[tuple[str, int]] = (),
+    streams: str = "exact",
+    cursors: str = "exact",
+    leave_out: Iterable[str] = (),
+    sources: Mapping[str, Source | list[Source]] | None = None,
+    fingerprints: Mapping[str, Any] | None = None,
+    budget_steps: int | None = None,
+    budget_bytes: int | None = None,
+) -> Restored:
     """As `restore`, but refuses nothing: `refused` says what would be. Only to look at."""
     axes = checkpoint.topology if topology is None else tuple((axis, size) for axis, size in topology)
     at = tuple((axis, index) for axis, index in coordinate)
     if isinstance(leave_out, str):
         raise usage(f"'leave_out' is a collection of names, not the string {leave_out!r}")
     options: dict[str, Any] = {
-        "streams": streams, "cursors": cursors, "leave_out": sorted(leave_out),
-        "sources": [[name, records, sha256] for name, offered in (sources or {}).items()
-                    for records, sha256 in _listed(name, offered)],
+        "streams": streams,
+        "cursors": cursors,
+        "leave_out": sorted(leave_out),
+        "sources": [
+            [name, records, sha256]
+            for name, offered in (sources or {}).items()
+            for records, sha256 in _listed(name, offered)
+        ],
         "fingerprints": {name: tree.to_tree(value) for name, value in (fingerprints or {}).items()},
     }
     for name, budget in (("budget_steps", budget_steps), ("budget_bytes", budget_bytes)):
@@ -205,17 +249,29 @@ def _restored(checkpoint: Checkpoint, axes: Coordinate, at: Coordinate, said: di
 
     refused = said["refused"]
     return Restored(
-        step=checkpoint.step, digest=checkpoint.digest, topology=axes, coordinate=at,
+        step=checkpoint.step,
+        digest=checkpoint.digest,
+        topology=axes,
+        coordinate=at,
         progress=None if said["progress"] is None else _progress(said["progress"]),
-        optimizers=records("optimizers", "optimizer"), averages=records("averages", "ema"),
-        schedules=records("schedules", "schedule"), scalers=records("scalers", "scaler"), values=said["values"],
-        streams={one["name"]: Stream(one["name"], _pairs(one["coordinate"]), one["grade"], one["reason"], one["value"],
-                                     one["forked"]) for one in said["streams"]},
+        optimizers=records("optimizers", "optimizer"),
+        averages=records("averages", "ema"),
+        schedules=records("schedules", "schedule"),
+        scalers=records("scalers", "scaler"),
+        values=said["values"],
+        streams={
+            one["name"]: Stream(
+                one["name"], _pairs(one["coordinate"]), one["grade"], one["reason"], one["value"], one["forked"]
+            )
+            for one in said["streams"]
+        },
         cursors={one["name"]: _cursor(one) for one in said["cursors"]},
         report=_report(said["report"]),
-        refused=None if refused is None else from_parts(**{_ARGUMENT.get(member, member): value
-                                                           for member, value in refused.items()}),
-        checkpoint=checkpoint)
+        refused=None
+        if refused is None
+        else from_parts(**{_ARGUMENT.get(member, member): value for member, value in refused.items()}),
+        checkpoint=checkpoint,
+    )
 
 
 _ARGUMENT = {"class": "class_"}
@@ -228,13 +284,22 @@ def _progress(value: dict[str, int]) -> Progress:
 
 def _cursor(one: dict[str, Any]) -> Cursor:
     rank, ranks = one["rank"] or (None, None)
-    return Cursor(one["name"], _pairs(one["coordinate"]), one["grade"], one["reason"], one["cursor"], rank, ranks,
-                  tuple((records, sha256) for records, sha256 in one["wanted"]))
+    return Cursor(
+        one["name"],
+        _pairs(one["coordinate"]),
+        one["grade"],
+        one["reason"],
+        one["cursor"],
+        rank,
+        ranks,
+        tuple((records, sha256) for records, sha256 in one["wanted"]),
+    )
 
 
 def _report(said: list[dict[str, Any]]) -> GradedReport:
-    return GradedReport(Graded(one["kind"], one["name"], _pairs(one["coordinate"]), one["grade"], one["reason"])
-                        for one in said)
+    return GradedReport(
+        Graded(one["kind"], one["name"], _pairs(one["coordinate"]), one["grade"], one["reason"]) for one in said
+    )
 
 
 def _pairs(said: list[list[Any]]) -> Coordinate:

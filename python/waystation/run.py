@@ -47,8 +47,8 @@ class Latest:
 class Listed:
     """One attempt of a run. `state` is `complete`, `uncommitted`, `damaged` or what else `waystation list` says.
 
-    `nbytes` and `digest` are known of complete ones, `error` says what is wrong with damaged ones, `rejected` is the reason
-    why it is not to be resumed from.
+    `nbytes` and `digest` are known of complete ones, `error` says what is wrong with damaged ones, `rejected` is the
+    reason why it is not to be resumed from.
     """
 
     name: str
@@ -92,8 +92,18 @@ class Finding:
     @property
     def error(self) -> Error:
         """As an exception."""
-        return from_parts(self.code, self.class_, self.message, self.remedy, self.file, self.offset, self.pointer,
-                          self.record, self.tensor, self.rule)
+        return from_parts(
+            self.code,
+            self.class_,
+            self.message,
+            self.remedy,
+            self.file,
+            self.offset,
+            self.pointer,
+            self.record,
+            self.tensor,
+            self.rule,
+        )
 
     def __str__(self) -> str:
         return str(self.error)
@@ -120,14 +130,29 @@ class Report:
             why = self.findings[0].error
             if len(self.findings) > 1:
                 at = why.location
-                why = from_parts(why.code, why.class_, f"{why.message}; and {len(self.findings) - 1} more", why.remedy,
-                                 at.file, at.offset, at.pointer, at.record, at.tensor, why.rule)
+                why = from_parts(
+                    why.code,
+                    why.class_,
+                    f"{why.message}; and {len(self.findings) - 1} more",
+                    why.remedy,
+                    at.file,
+                    at.offset,
+                    at.pointer,
+                    at.record,
+                    at.tensor,
+                    why.rule,
+                )
             raise why
 
     def __str__(self) -> str:
         head = f"{self.path}: {'ok' if self.ok else f'{len(self.findings)} breaches'}"
-        return "\n".join([head + (" (tensor data was not read)" if self.quick else ""),
-                          *map(str, self.findings), *(f"note: {note}" for note in self.notes)])
+        return "\n".join(
+            [
+                head + (" (tensor data was not read)" if self.quick else ""),
+                *map(str, self.findings),
+                *(f"note: {note}" for note in self.notes),
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -215,11 +240,15 @@ class Inspection:
 
     def __str__(self) -> str:
         axes = " ".join(f"{axis}={size}" for axis, size in self.topology)
-        lines = [f"{self.path}: run {self.run}, step {self.step}, {self.writers} writers{f', {axes}' if axes else ''}",
-                 f"  digest {self.digest}"]
+        lines = [
+            f"{self.path}: run {self.run}, step {self.step}, {self.writers} writers{f', {axes}' if axes else ''}",
+            f"  digest {self.digest}",
+        ]
         if self.parent is not None:
             lines.append(f"  parent {self.parent}")
-        lines += [f"  {of.component} {of.role} {of.dtype}: {of.tensors} tensors, {of.nbytes} bytes" for of in self.contents]
+        lines += [
+            f"  {of.component} {of.role} {of.dtype}: {of.tensors} tensors, {of.nbytes} bytes" for of in self.contents
+        ]
         lines.append(f"  {self.aliases} aliases, {len(self.records)} records, {len(self.attachments)} attachments")
         return "\n".join(lines)
 
@@ -235,19 +264,43 @@ def list_checkpoints(run: PathLike) -> list[Listed]:
     """All attempts of a run, complete or not, from the oldest on."""
     where = os.fspath(run)
     return [
-        Listed(one["name"], os.path.join(where, one["name"]), one["step"], one["attempt"], one["timeline"], one["state"],
-               one.get("bytes"), one.get("digest"), _error_or_none(one.get("error")), one["rejected"], tuple(one["pins"]))
+        Listed(
+            one["name"],
+            os.path.join(where, one["name"]),
+            one["step"],
+            one["attempt"],
+            one["timeline"],
+            one["state"],
+            one.get("bytes"),
+            one.get("digest"),
+            _error_or_none(one.get("error")),
+            one["rejected"],
+            tuple(one["pins"]),
+        )
         for one in json.loads(_core.list_json(where))
     ]
 
 
-def gc(run: PathLike, *, keep_last: int, keep_every: int | None = None, uncommitted_older_than: float | None = None,
-       dry_run: bool = False) -> list[Fate]:
-    """Removes old checkpoints: all but the `keep_last` newest, those whose step is a multiple of `keep_every`, the one to
-    resume from, and pinned ones. Uncommitted attempts go once a newer timeline has committed, or when untouched for
+def gc(
+    run: PathLike,
+    *,
+    keep_last: int,
+    keep_every: int | None = None,
+    uncommitted_older_than: float | None = None,
+    dry_run: bool = False,
+) -> list[Fate]:
+    """Removes old checkpoints: all but the `keep_last` newest, those whose step is a multiple of `keep_every`, the one
+    to resume from, and pinned ones. Uncommitted attempts go once a newer timeline has committed, or when untouched for
     `uncommitted_older_than` seconds: until then a job may still be writing them."""
-    answer = json.loads(_core.gc_json(os.fspath(run), keep_last=keep_last, keep_every=keep_every,
-                                      uncommitted_older_than=uncommitted_older_than, dry_run=dry_run))
+    answer = json.loads(
+        _core.gc_json(
+            os.fspath(run),
+            keep_last=keep_last,
+            keep_every=keep_every,
+            uncommitted_older_than=uncommitted_older_than,
+            dry_run=dry_run,
+        )
+    )
     return [Fate(one["name"], one["fate"], one["why"], _error_or_none(one["error"])) for one in answer["items"]]
 
 
@@ -266,12 +319,13 @@ def unpin(path: PathLike, name: str) -> None:
     _core.unpin(os.fspath(path), name)
 
 
-def commit(path: PathLike, *, deadline: float | None = None, poll: float = 0.2, check: bool = True,
-           progress: Progress = None) -> Committed:
+def commit(
+    path: PathLike, *, deadline: float | None = None, poll: float = 0.2, check: bool = True, progress: Progress = None
+) -> Committed:
     """Makes an attempt whose writers are done a checkpoint; may be run again, and by several at once.
 
-    Waits `deadline` seconds for missing writers (None: looks once). Raises `writer-missing` where they are not there, and
-    `fenced` where a newer job owns the run.
+    Waits `deadline` seconds for missing writers (None: looks once). Raises `writer-missing` where they are not there,
+    and `fenced` where a newer job owns the run.
     """
     where = os.fspath(path)
     with reporting(progress) as report:
@@ -280,14 +334,15 @@ def commit(path: PathLike, *, deadline: float | None = None, poll: float = 0.2, 
 
 
 def salvage(path: PathLike, *, progress: Progress = None) -> str:
-    """Finishes an attempt on purpose that `commit` would not: of an older job, or with a damaged root that its parts allow
-    to make again. The digest of the checkpoint that it is then."""
+    """Finishes an attempt on purpose that `commit` would not: of an older job, or with a damaged root that its parts
+    allow to make again. The digest of the checkpoint that it is then."""
     with reporting(progress) as report:
         return _core.salvage(os.fspath(path), progress=report)
 
 
 def copy(source: PathLike, out: PathLike, *, progress: Progress = None) -> str:
-    """Copies a checkpoint into the new directory `out`, verifying all of it on the way. Its digest, which is the same."""
+    """Copies a checkpoint into the new directory `out`, verifying all of it on the way. Its digest, which is the
+    same."""
     with reporting(progress) as report:
         return _core.copy(os.fspath(source), os.fspath(out), progress=report)
 
@@ -299,13 +354,19 @@ def reshard(source: PathLike, out: PathLike, *, writers: int, progress: Progress
 
 
 def verify(path: PathLike, *, quick: bool = False, threads: int | None = None, progress: Progress = None) -> Report:
-    """Checks every rule and every byte of a checkpoint; `quick` reads no tensor data. Damage is in the report, not raised."""
+    """Checks every rule and every byte of a checkpoint; `quick` reads no tensor data. Damage is in the report, not
+    raised."""
     where = os.fspath(path)
     with reporting(progress) as report:
         answer = json.loads(_core.verify_json(where, quick=quick, threads=threads, progress=report))
     findings = tuple(
-        Finding(one["code"], one["class"], one["message"], one["remedy"],
-                *(one.get(member) for member in ("rule", "file", "offset", "pointer", "record", "tensor")))
+        Finding(
+            one["code"],
+            one["class"],
+            one["message"],
+            one["remedy"],
+            *(one.get(member) for member in ("rule", "file", "offset", "pointer", "record", "tensor")),
+        )
         for one in answer["findings"]
     )
     return Report(where, findings, tuple(answer["notes"]), answer["quick"])
@@ -327,33 +388,84 @@ def inspect(path: PathLike, *, trust_links: bool = False) -> Inspection:
             counts[of] = (number + 1, nbytes + tensor.nbytes)
         contents = tuple(Contents(*of, *counted) for of, counted in sorted(counts.items()))
         return Inspection(
-            path=checkpoint.path, run=checkpoint.run, step=checkpoint.step, attempt=checkpoint.attempt,
-            timeline=checkpoint.timeline, digest=checkpoint.digest, parent=checkpoint.parent, writers=checkpoint.writers,
-            block_bytes=checkpoint.block_bytes, topology=checkpoint.topology, contents=contents, aliases=aliases,
+            path=checkpoint.path,
+            run=checkpoint.run,
+            step=checkpoint.step,
+            attempt=checkpoint.attempt,
+            timeline=checkpoint.timeline,
+            digest=checkpoint.digest,
+            parent=checkpoint.parent,
+            writers=checkpoint.writers,
+            block_bytes=checkpoint.block_bytes,
+            topology=checkpoint.topology,
+            contents=contents,
+            aliases=aliases,
             records=tuple((one.kind, one.name, one.coordinate) for one in checkpoint.records()),
             attachments=tuple(checkpoint.attachments.info(name) for name in checkpoint.attachments),
-            omitted=tuple(checkpoint.omitted))
+            omitted=tuple(checkpoint.omitted),
+        )
 
 
-def export(path: PathLike, out: PathLike, *, roles: Sequence[str] = ("param", "buffer"), component: str = "main",
-           max_shard_bytes: int | None = None, single: bool = False, progress: Progress = None) -> Exported:
-    """Writes the tensors of some roles as plain safetensors, with all attachments, into the new directory `out`, or as the
-    one file `out` (`single`). Nothing but names, types, shapes and elements comes along."""
+def export(
+    path: PathLike,
+    out: PathLike,
+    *,
+    roles: Sequence[str] = ("param", "buffer"),
+    component: str = "main",
+    max_shard_bytes: int | None = None,
+    single: bool = False,
+    progress: Progress = None,
+) -> Exported:
+    """Writes the tensors of some roles as plain safetensors, with all attachments, into the new directory `out`, or as
+    the one file `out` (`single`). Nothing but names, types, shapes and elements comes along."""
     with reporting(progress) as report:
-        answer = json.loads(_core.export(os.fspath(path), os.fspath(out), roles=roles, component=component,
-                                         max_shard_bytes=max_shard_bytes, single=single, progress=report))
+        answer = json.loads(
+            _core.export(
+                os.fspath(path),
+                os.fspath(out),
+                roles=roles,
+                component=component,
+                max_shard_bytes=max_shard_bytes,
+                single=single,
+                progress=report,
+            )
+        )
     return Exported(answer["path"], answer["bytes"], answer["files"], answer["attachments"], answer["tied"])
 
 
-def import_safetensors(source: PathLike, *, out: PathLike | None = None, run: PathLike | None = None, step: int = 0,
-                       writers: int = 1, attach: Sequence[str] = (), progress: Progress = None) -> Imported:
+def import_safetensors(
+    source: PathLike,
+    *,
+    out: PathLike | None = None,
+    run: PathLike | None = None,
+    step: int = 0,
+    writers: int = 1,
+    attach: Sequence[str] = (),
+    progress: Progress = None,
+) -> Imported:
     """Makes a checkpoint of a safetensors file, or a directory of them with what lies beside: at `out`, or in a run."""
     with reporting(progress) as report:
-        answer = json.loads(_core.import_json(
-            os.fspath(source), out=None if out is None else os.fspath(out), run_path=None if run is None else os.fspath(run),
-            step=step, writers=writers, attach=attach, progress=report))
-    return Imported(answer["path"], answer["digest"], answer["step"], answer["writers"], answer["tensors"],
-                    answer["bytes"], tuple(answer["attachments"]), tuple(answer["skipped"]))
+        answer = json.loads(
+            _core.import_json(
+                os.fspath(source),
+                out=None if out is None else os.fspath(out),
+                run_path=None if run is None else os.fspath(run),
+                step=step,
+                writers=writers,
+                attach=attach,
+                progress=report,
+            )
+        )
+    return Imported(
+        answer["path"],
+        answer["digest"],
+        answer["step"],
+        answer["writers"],
+        answer["tensors"],
+        answer["bytes"],
+        tuple(answer["attachments"]),
+        tuple(answer["skipped"]),
+    )
 
 
 def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -364,8 +476,18 @@ def _summed(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def _error(said: dict[str, Any]) -> Error:
-    return from_parts(said["code"], said["class"], said["message"], said["remedy"], said.get("file"), said.get("offset"),
-                      said.get("pointer"), said.get("record"), said.get("tensor"), said.get("rule"))
+    return from_parts(
+        said["code"],
+        said["class"],
+        said["message"],
+        said["remedy"],
+        said.get("file"),
+        said.get("offset"),
+        said.get("pointer"),
+        said.get("record"),
+        said.get("tensor"),
+        said.get("rule"),
+    )
 
 
 def _error_or_none(said: dict[str, Any] | None) -> Error | None:

@@ -1,7 +1,7 @@
 """What one writer saves at one moment: boxes of tensors and their data, aliases, records, attachments.
 
-Knows nothing of runs, ranks that talk, or files: `Snapshot.declare` tells a session of the native half what there is, and
-`write` hands it the bytes.
+Knows nothing of runs, ranks that talk, or files: `Snapshot.declare` tells a session of the native half what there is,
+and `write` hands it the bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from . import arrays, dtypes
 from .errors import usage
@@ -41,9 +41,9 @@ class Declared:
 class Piece:
     """One box of one tensor, and its data here.
 
-    `dtype` is an id of the registry, `shape` the global one; the box begins at `start` and has `extent`, all in elements.
-    `data` are exactly its elements, row-major: an array of NumPy, a tensor of PyTorch on any device, or bytes as they lie
-    in a file.
+    `dtype` is an id of the registry, `shape` the global one; the box begins at `start` and has `extent`, all in
+    elements. `data` are exactly its elements, row-major: an array of NumPy, a tensor of PyTorch on any device, or bytes
+    as they lie in a file.
     """
 
     key: Key
@@ -58,8 +58,15 @@ class Piece:
     block: int | None = None
 
     @staticmethod
-    def whole(key: Key, data: object, *, axes: tuple[int | None, ...] | None = None, native: Native = (),
-              valid: tuple[int, ...] | None = None, block: int | None = None) -> Piece:
+    def whole(
+        key: Key,
+        data: object,
+        *,
+        axes: tuple[int | None, ...] | None = None,
+        native: Native = (),
+        valid: tuple[int, ...] | None = None,
+        block: int | None = None,
+    ) -> Piece:
         """The whole tensor; dtype and shape are those of `data`."""
         shape = arrays.shape_of(data)
         return Piece(key, arrays.dtype_of(data), shape, (0,) * len(shape), shape, data, axes, native, valid, block)
@@ -141,18 +148,42 @@ class Snapshot:
             self.inventory = [*(self.inventory or ()), *other.inventory]
 
     def declare(self, session: _core.Session) -> list[tuple[int, Piece]]:
-        """Tells `session` all there is, and gives each piece's place in its `Writing`; pieces without elements are declared."""
+        """Tells `session` all there is, and gives each piece's place in its `Writing`; pieces without elements are
+        declared."""
         placed: list[tuple[int, Piece]] = []
         for tensor in self.declared:
-            session.declare(tensor.key, tensor.dtype, tensor.shape, axes=tensor.axes, native=tensor.native,
-                            valid=tensor.valid, block=tensor.block)
+            session.declare(
+                tensor.key,
+                tensor.dtype,
+                tensor.shape,
+                axes=tensor.axes,
+                native=tensor.native,
+                valid=tensor.valid,
+                block=tensor.block,
+            )
         for piece in self.pieces:
             if 0 in piece.extent:
-                session.declare(piece.key, piece.dtype, piece.shape, axes=piece.axes, native=piece.native,
-                                valid=piece.valid, block=piece.block)
+                session.declare(
+                    piece.key,
+                    piece.dtype,
+                    piece.shape,
+                    axes=piece.axes,
+                    native=piece.native,
+                    valid=piece.valid,
+                    block=piece.block,
+                )
                 continue
-            place = session.chunk(piece.key, piece.dtype, piece.shape, piece.start, piece.extent, axes=piece.axes,
-                                  native=piece.native, valid=piece.valid, block=piece.block)
+            place = session.chunk(
+                piece.key,
+                piece.dtype,
+                piece.shape,
+                piece.start,
+                piece.extent,
+                axes=piece.axes,
+                native=piece.native,
+                valid=piece.valid,
+                block=piece.block,
+            )
             placed.append((place, piece))
         for alias in self.aliases:
             session.alias(alias.component, alias.role, alias.name, alias.of)
@@ -170,8 +201,14 @@ class Snapshot:
         return placed
 
 
-def write(writing: _core.Writing, placed: Sequence[tuple[int, Piece]], *, threads: int | None = None,
-          progress: _core.Progress | None = None, memory: int = 1 << 30) -> None:
+def write(
+    writing: _core.Writing,
+    placed: Sequence[tuple[int, Piece]],
+    *,
+    threads: int | None = None,
+    progress: _core.Progress | None = None,
+    memory: int = 1 << 30,
+) -> None:
     """Writes the data of all pieces.
 
     Those that lie contiguous in host memory are written from where they are. The others are copied first, as many at a
@@ -194,15 +231,18 @@ def write(writing: _core.Writing, placed: Sequence[tuple[int, Piece]], *, thread
             flush()
         data = arrays.as_bytes(piece.data)
         if data.nbytes != piece.nbytes:
-            raise usage(f"the box of {piece.dtype} {list(piece.extent)} has {piece.nbytes} bytes, its data {data.nbytes}",
-                        tensor=piece.key.text)
+            raise usage(
+                f"the box of {piece.dtype} {list(piece.extent)} has {piece.nbytes} bytes, its data {data.nbytes}",
+                tensor=piece.key.text,
+            )
         copied += size
         batch.append((place, data))
     flush()
 
 
 def owner_rank(key: Key, candidates: Sequence[int]) -> int:
-    """Which of several ranks that hold the same tensor writes it: a function of the identity alone, the same everywhere."""
+    """Which of several ranks that hold the same tensor writes it: a function of the identity alone, the same
+    everywhere."""
     digest = hashlib.blake2b(key.text.encode(), digest_size=8).digest()
     return candidates[int.from_bytes(digest, "little") % len(candidates)]
 

@@ -17,18 +17,30 @@ from .records import Coordinate, Record
 from .snapshot import Alias, Declared, Piece, Snapshot, write
 
 
-def save(path: str | os.PathLike[str], tensors: Mapping[Any, Any], *, step: int = 0, run: str | None = None,
-         records: Iterable[Record] = (), attachments: Mapping[str, bytes | os.PathLike[str]] | None = None,
-         aliases: Mapping[str, str] | None = None, buffers: Collection[str] = (), topology: Coordinate = (),
-         parent: str | None = None, block_bytes: int | None = None, progress: Progress = None,
-         threads: int | None = None, check: bool = True) -> str:
+def save(
+    path: str | os.PathLike[str],
+    tensors: Mapping[Any, Any],
+    *,
+    step: int = 0,
+    run: str | None = None,
+    records: Iterable[Record] = (),
+    attachments: Mapping[str, bytes | os.PathLike[str]] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    buffers: Collection[str] = (),
+    topology: Coordinate = (),
+    parent: str | None = None,
+    block_bytes: int | None = None,
+    progress: Progress = None,
+    threads: int | None = None,
+    check: bool = True,
+) -> str:
     """Saves arrays as a checkpoint of its own in the new directory `path`, and says where that is.
 
-    `tensors` maps names, or `Key`s for what is neither param nor buffer, to arrays of NumPy or PyTorch, or any that speak
-    their protocols; those named in `buffers` are buffers. Names whose arrays are one memory, of one shape, strides and
-    role, are stored once, under the first, with the others as aliases; `aliases` gives more of them, new name to old.
-    What is not contiguous is copied, one at a time beyond a gibibyte. Nothing is pickled: element types outside the
-    registry are refused by name, before anything is written.
+    `tensors` maps names, or `Key`s for what is neither param nor buffer, to arrays of NumPy or PyTorch, or any that
+    speak their protocols; those named in `buffers` are buffers. Names whose arrays are one memory, of one shape,
+    strides and role, are stored once, under the first, with the others as aliases; `aliases` gives more of them, new
+    name to old. What is not contiguous is copied, one at a time beyond a gibibyte. Nothing is pickled: element types
+    outside the registry are refused by name, before anything is written.
 
     `run` is the name written down for it, by default the directory's. `check` compares records with each other and with
     the tensors (chapters 16 to 19 of the specification). Raises `exists` where `path` is. After any other error the
@@ -37,18 +49,46 @@ def save(path: str | os.PathLike[str], tensors: Mapping[Any, Any], *, step: int 
     snapshot = collect(tensors, aliases=aliases or {}, buffers=buffers)
     snapshot.records.extend(records)
     snapshot.attachments.update(attachments or {})
-    return save_snapshot(path, snapshot, step=step, run=run, topology=topology, parent=parent, block_bytes=block_bytes,
-                         progress=progress, threads=threads, check=check)
+    return save_snapshot(
+        path,
+        snapshot,
+        step=step,
+        run=run,
+        topology=topology,
+        parent=parent,
+        block_bytes=block_bytes,
+        progress=progress,
+        threads=threads,
+        check=check,
+    )
 
 
-def save_snapshot(path: str | os.PathLike[str], snapshot: Snapshot, *, step: int = 0, run: str | None = None,
-                  topology: Coordinate = (), parent: str | None = None, block_bytes: int | None = None,
-                  progress: Progress = None, threads: int | None = None, check: bool = True) -> str:
+def save_snapshot(
+    path: str | os.PathLike[str],
+    snapshot: Snapshot,
+    *,
+    step: int = 0,
+    run: str | None = None,
+    topology: Coordinate = (),
+    parent: str | None = None,
+    block_bytes: int | None = None,
+    progress: Progress = None,
+    threads: int | None = None,
+    check: bool = True,
+) -> str:
     """As `save`, of a snapshot that has everything."""
     where = os.fspath(path)
     name = run if run is not None else os.path.basename(os.path.abspath(where))
-    session = _core.Session.standing_alone(where, run=name, step=step, topology=topology, parent=parent,
-                                           block_bytes=block_bytes, threads=threads, check_state=check)
+    session = _core.Session.standing_alone(
+        where,
+        run=name,
+        step=step,
+        topology=topology,
+        parent=parent,
+        block_bytes=block_bytes,
+        threads=threads,
+        check_state=check,
+    )
     try:
         placed = snapshot.declare(session)
         writing = session.lay_out()
@@ -59,8 +99,18 @@ def save_snapshot(path: str | os.PathLike[str], snapshot: Snapshot, *, step: int
     except Error as why:
         at = why.location
         left = f"{where} is left uncommitted, which nothing takes for a checkpoint"
-        raise from_parts(why.code, why.class_, f"{why.message}; {left}", why.remedy, at.file, at.offset, at.pointer,
-                         at.record, at.tensor, why.rule) from why
+        raise from_parts(
+            why.code,
+            why.class_,
+            f"{why.message}; {left}",
+            why.remedy,
+            at.file,
+            at.offset,
+            at.pointer,
+            at.record,
+            at.tensor,
+            why.rule,
+        ) from why
     return where
 
 
@@ -112,8 +162,9 @@ def _piece(key: Key, data: Any) -> Piece:
             arrays.plain_tensor(data)
         return Piece.whole(key, data)
     except Error as why:
-        raise from_parts(why.code, why.class_, why.message, why.remedy, None, None, None, None, key.text,
-                         why.rule) from None
+        raise from_parts(
+            why.code, why.class_, why.message, why.remedy, None, None, None, None, key.text, why.rule
+        ) from None
 
 
 def _memory(key: Key, data: Any, piece: Piece) -> tuple[Any, ...] | None:

@@ -105,9 +105,9 @@ class Tensor:
     def numpy(self, index: indices.Index = ...) -> np.ndarray[Any, Any]:
         """A new array. `index` is a basic one: integers, slices with any step, `...`, `None`.
 
-        Of a slice with a step all between its ends is read, and what it skips let go. Raises `bad-region` (an IndexError)
-        beyond the shape, `unsupported-dtype` without ml_dtypes, `limit` beyond the checkpoint's memory budget, and what
-        damage there is.
+        Of a slice with a step all between its ends is read, and what it skips let go. Raises `bad-region` (an
+        IndexError) beyond the shape, `unsupported-dtype` without ml_dtypes, `limit` beyond the checkpoint's memory
+        budget, and what damage there is.
         """
         return np.asarray(self[index])
 
@@ -131,8 +131,10 @@ class Tensor:
             self._read(cut, made)
             return made.finish()  # type: ignore[no-any-return]
         if dtypes.bits(self.dtype) < 8:
-            raise usage(f"{self.dtype} in PyTorch is read in whole boxes: index without integers, steps and new axes",
-                        tensor=self.key.text)
+            raise usage(
+                f"{self.dtype} in PyTorch is read in whole boxes: index without integers, steps and new axes",
+                tensor=self.key.text,
+            )
         # PyTorch has no negative steps: cut the elements as bytes, which any type is made of.
         torch = dtypes.import_torch()
         kind, width = dtypes.torch_dtype(self.dtype), dtypes.bits(self.dtype) // 8
@@ -164,8 +166,8 @@ class Tensor:
         """The elements where they lie: a private mapping of the file, writable, and nothing written reaches it.
 
         Everything is verified first. While the array lives the file must not be truncated by anybody: the process would
-        die of SIGBUS. Raises `not-one-run` where the elements do not lie in one piece, `bad-argument` for elements below
-        a byte in NumPy.
+        die of SIGBUS. Raises `not-one-run` where the elements do not lie in one piece, `bad-argument` for elements
+        below a byte in NumPy.
         """
         if framework not in ("numpy", "torch"):
             raise usage(f"framework is 'numpy' or 'torch', not {framework!r}")
@@ -177,8 +179,10 @@ class Tensor:
             flat = torch.from_dlpack(self._source.core.map(self._target))
             return flat.view(kind).reshape(within)
         if dtypes.bits(self.dtype) < 8:
-            raise usage(f"NumPy keeps {self.dtype} one a byte, so nothing can be shared: use numpy() or raw()",
-                        tensor=self.key.text)
+            raise usage(
+                f"NumPy keeps {self.dtype} one a byte, so nothing can be shared: use numpy() or raw()",
+                tensor=self.key.text,
+            )
         array = np.from_dlpack(self._source.core.map(self._target))
         return array.view(dtypes.numpy_dtype(self.dtype)).reshape(shape)
 

@@ -1,8 +1,8 @@
 """Value trees: what a framework's state holds beside tensors, without loss (9.1 and 16.6 of the specification).
 
 `to_tree` refuses what it cannot write so that it comes back the same in type, order and bits, and says where it stands.
-`from_tree` makes objects of a fixed list of types and never looks anything up by a name that it reads. Not kept: that two
-places hold one object (a tree has it twice), the device and strides of a tensor, the byte order of an array.
+`from_tree` makes objects of a fixed list of types and never looks anything up by a name that it reads. Not kept: that
+two places hold one object (a tree has it twice), the device and strides of a tensor, the byte order of an array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from .snapshot import Piece
 
 Path = tuple[str | int, ...]
 PutTensor = Callable[[object, Path, str], Key]
-"""Stores a tensor, or long bytes as `uint8`, that stand at a path of the object, under a role, and says its identity."""
+"""Stores a tensor, or long bytes as `uint8`, that stand at a path of the object, under a role, and says its
+identity."""
 
 INLINE_BYTES = 8192
 """More bytes than this are a tensor of role `blob`."""
@@ -211,8 +212,11 @@ class _Writer:
             made = self.of_torch(obj, path)
             if made is not None:
                 return made
-        _refuse(path, f"{kind.__module__}.{kind.__qualname__} has no tree: make of it dicts, lists, numbers, strings, "
-                      f"bytes and tensors")
+        _refuse(
+            path,
+            f"{kind.__module__}.{kind.__qualname__} has no tree: make of it dicts, lists, numbers, strings, "
+            f"bytes and tensors",
+        )
 
     def of_torch(self, obj: Any, path: Path) -> Any:
         torch, kind = self.torch, type(obj)
@@ -455,8 +459,21 @@ _INTEGER = re.compile("-?[1-9][0-9]*")
 _HEX = re.compile("([0-9a-f][0-9a-f])*")
 
 # What PyTorch has beside the types of the registry: their names are values, their tensors are not.
-_MORE_TORCH = ("complex32", "bcomplex32", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "bits1x8", "bits2x4",
-               "bits4x2", "bits8", "bits16", *(f"{sign}int{width}" for sign in ("", "u") for width in range(1, 8)))
+_MORE_TORCH = (
+    "complex32",
+    "bcomplex32",
+    "qint8",
+    "quint8",
+    "qint32",
+    "quint4x2",
+    "quint2x4",
+    "bits1x8",
+    "bits2x4",
+    "bits4x2",
+    "bits8",
+    "bits16",
+    *(f"{sign}int{width}" for sign in ("", "u") for width in range(1, 8)),
+)
 
 
 def _torch_dtypes() -> dict[str, Any]:
@@ -525,8 +542,18 @@ def _short(tree: Any) -> str:
 def _placed(why: Error, path: Path) -> Error:
     """`why` with the place in the object in front."""
     at = why.location
-    return from_parts(why.code, why.class_, f"at {_place(path)}: {why.message}", why.remedy, at.file, at.offset,
-                      at.pointer, at.record, at.tensor, why.rule)
+    return from_parts(
+        why.code,
+        why.class_,
+        f"at {_place(path)}: {why.message}",
+        why.remedy,
+        at.file,
+        at.offset,
+        at.pointer,
+        at.record,
+        at.tensor,
+        why.rule,
+    )
 
 
 def _depth(tree: Any) -> int:
@@ -535,8 +562,11 @@ def _depth(tree: Any) -> int:
 
 
 def _too_deep(path: Path) -> NoReturn:
-    raise error("limit", f"at {_place(path)}: nested deeper than metadata can be, or contains itself",
-                remedy="Store deep structures flat, or as tensors.")
+    raise error(
+        "limit",
+        f"at {_place(path)}: nested deeper than metadata can be, or contains itself",
+        remedy="Store deep structures flat, or as tensors.",
+    )
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
