@@ -128,7 +128,7 @@ def optimizer_values(records: Iterable[Record], form: str, prefix: Path) -> dict
         params = [name for _, name in group["params"]]
         if form == "nested":
             at: Path = (*prefix, "param_groups", index)
-            found[(*at, "params")] = {"list": params}
+            found[at + ("params",)] = {"list": params}
             found.update({(*at, name): value for name, value in bare})
         else:
             found.update({(*prefix, f"param_groups.{param}.{name}"): value for param in params for name, value in bare})
@@ -143,7 +143,7 @@ def optimizer_steps(records: Iterable[Record], form: str, prefix: Path) -> dict[
         for one in record.value["steps"]:
             for param in everyone if one["params"] == "all" else [name for _, name in one["params"]]:
                 at = ("state", param, "step") if form == "nested" else (f"state.{param}.step",)
-                found[(*prefix, *at)] = (one["step"], one["stored_as"])
+                found[prefix + at] = (one["step"], one["stored_as"])
     return found
 
 
