@@ -6,6 +6,7 @@ elements. It knows neither names of parameters nor checkpoints.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .. import arrays
+from .. import arrays, dtypes
 from ..errors import UsageError, usage
 from ..key import Key
 from ..snapshot import Declared, Piece, owner_rank
@@ -65,47 +66,52 @@ class Box:
     data: torch.Tensor
 
 
+# Of subclasses, those that are known to be no more than their elements. Any other may keep scales, codes or hooks
+# beside them, and would be lost without a word.
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)})
+
+
 def is_distributed(tensor: torch.Tensor) -> bool:
     """Whether this is a `DTensor`."""
-    return torch.distributed.is_available() and isinstance(tensor, _dtensor())
+    if type(tensor) in _PLAIN:
+        return False
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
-def plain(tensor: torch.Tensor, what: str) -> None:
-    """Refuses what has no elements of its own here, or holds more than its elements; `what` names the tensor.
-
-    Of subclasses, `Parameter`, `Buffer` and `DTensor` are known to be no more than their elements. Any other may keep
-    scales, codes or hooks beside them, and would be lost without a word.
-    """
+def plain(tensor: torch.Tensor, what: object) -> None:
+    """Refuses what has no elements of its own here, or holds more than its elements; `what` names the tensor."""
     if torch.nn.parameter.is_lazy(tensor):
         raise usage(f"{what} is not initialised: run the model once, or make its shapes known, before saving or loading")
-    known = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor)}
-    if type(tensor) not in known and not is_distributed(tensor):
+    if type(tensor) not in _PLAIN and not is_distributed(tensor):
         kind = type(tensor)
         raise usage(f"{what} is a {kind.__module__}.{kind.__qualname__}, a tensor that may hold more than its elements",
                     remedy="Dequantise or unwrap it, or save its parts as tensors of their own.")
     try:
         arrays.plain_tensor(local(tensor))
-    except ValueError as why:
-        raise usage(f"{what}: {getattr(why, 'message', why)}") from None
+    except UsageError as why:
+        raise usage(f"{what}: {why.message}") from None
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """What of a tensor lies on this rank, detached; it shares the tensor's memory."""
+    if not is_distributed(tensor):
+        return tensor.detach()
     with torch.no_grad():
-        return (tensor.to_local() if is_distributed(tensor) else tensor).detach()  # type: ignore[attr-defined]
+        return tensor.to_local().detach()  # type: ignore[attr-defined, no-any-return]
 
 
 def global_shape(tensor: torch.Tensor) -> tuple[int, ...]:
     """The global shape, in elements of the registry's type."""
-    return tuple(int(number) for number in tensor.shape) if is_distributed(tensor) else arrays.shape_of(tensor)
+    return tuple(tensor.shape) if is_distributed(tensor) or not _pairs(tensor.dtype) else arrays.shape_of(tensor)
 
 
-def boxes(tensor: torch.Tensor, what: str = "a tensor") -> list[Box]:
+def boxes(tensor: torch.Tensor, what: object = "a tensor") -> list[Box]:
     """The boxes of `tensor` on this rank, ascending; none where it holds no element. Raises `bad-argument` for a placement
     that is no share of the elements (`Partial`) or that is unknown."""
     here = local(tensor)
     if not is_distributed(tensor):
-        shape = arrays.shape_of(here)
+        shape = global_shape(here)
         return [] if 0 in shape else [Box((0,) * len(shape), shape, here)]
     mesh: Any = tensor.device_mesh  # type: ignore[attr-defined]
     at = mesh.get_coordinate()
@@ -120,7 +126,7 @@ def boxes(tensor: torch.Tensor, what: str = "a tensor") -> list[Box]:
 
 
 def runs(shape: Sequence[int], mesh: Sequence[int], at: Sequence[int], placements: Sequence[Any],
-         what: str = "a tensor") -> list[list[Run]]:
+         what: object = "a tensor") -> list[list[Run]]:
     """For each axis of `shape` the runs of indices that the rank at `at` of a mesh holds, in the order in which it does."""
     from torch.distributed.tensor import Replicate, Shard
 
@@ -144,22 +150,21 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     Of ranks with the same elements one writes them, `owner_rank`; the first of them declares them, so that elements that
     their owner does not have are missed at the commit.
     """
-    plain(tensor, key.text)
-    shape, dtype = global_shape(tensor), arrays.dtype_of(local(tensor))
-    declared = Declared(key, dtype, shape, axes)
+    plain(tensor, key)
+    shape, dtype = global_shape(tensor), dtypes.of_torch(tensor.dtype)
     if 0 in shape:
-        return [], [declared]
-    mine = boxes(tensor, key.text)
-    holding = [ranks.rank] if key.scope else replicas(tensor, ranks, key.text)
+        return [], [Declared(key, dtype, shape, axes)]
+    mine = boxes(tensor, key)
+    holding = [ranks.rank] if key.scope else replicas(tensor, ranks, key)
     if not holding:
         return [], []
-    written = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
-    if owner_rank(key, holding) == ranks.rank:
-        return written, [] if written else [declared]
-    return [], [declared] if holding[0] == ranks.rank else []
+    if len(holding) == 1 or owner_rank(key, holding) == ranks.rank:
+        written = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
+        return written, [] if written else [Declared(key, dtype, shape, axes)]
+    return [], [Declared(key, dtype, shape, axes)] if holding[0] == ranks.rank else []
 
 
-def replicas(tensor: torch.Tensor, ranks: Ranks, what: str = "a tensor") -> list[int]:
+def replicas(tensor: torch.Tensor, ranks: Ranks, what: object = "a tensor") -> list[int]:
     """The ranks that hold the elements that this one holds, ascending; none where this one is not of the tensor's mesh.
 
     A mesh that is a slice of a larger one says nothing of the other axes of that: the tensor is the same along them, among
@@ -252,7 +257,7 @@ def _cut(here: torch.Tensor, axes: list[list[Run]]) -> Iterator[Box]:
         yield Box(tuple(run[0] for run, _ in combination), tuple(run[1] for run, _ in combination), view)
 
 
-def _dtensor() -> type[torch.Tensor]:
-    from torch.distributed.tensor import DTensor
-
-    return DTensor
+@lru_cache(maxsize=None)
+def _pairs(dtype: torch.dtype) -> bool:
+    """Whether an element of PyTorch's type is several of the registry's."""
+    return dtypes.per_element(dtypes.of_torch(dtype)) > 1

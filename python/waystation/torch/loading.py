@@ -67,8 +67,8 @@ class Pending:
 
 def reads_of(key: Key, tensor: torch.Tensor) -> list[Read]:
     """The reads that fill the elements of `tensor` on this rank with those of the stored tensor of its shape and dtype."""
-    plain(tensor, key.text)
-    return [Read(key, box.start, box.extent, box.data) for box in boxes(tensor, key.text)]
+    plain(tensor, key)
+    return [Read(key, box.start, box.extent, box.data) for box in boxes(tensor, key)]
 
 
 def load(ckpt: Checkpoint, reads: Iterable[Read], *, progress: _core.Progress | None = None,

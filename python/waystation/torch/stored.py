@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import arrays, dtypes, tree
+from .. import dtypes, tree
 from ..key import Key
 from ..records import Coordinate, Record, value_tree
 from ..snapshot import Declared, Snapshot, owner_rank
@@ -125,4 +125,4 @@ def differs(entry: Entry, shape: tuple[int, ...], dtype: str) -> tuple[str, str]
 
 def dtype_of(tensor: torch.Tensor) -> str:
     """The registry id of a tensor's elements."""
-    return arrays.dtype_of(tensor)
+    return dtypes.of_torch(tensor.dtype)
