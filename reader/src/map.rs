@@ -22,13 +22,17 @@ use waystation_format::{Code, Error, Identity, Region, Result, arith, crc, pack,
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
 use crate::complete::{check_length, zeroed};
-use crate::options::OpenOptions;
+use crate::options::{OpenOptions, threads};
+use crate::parallel;
 use crate::plan::{damaged, parse_table};
 use crate::shards::{self, ShardId};
 use crate::tensor::TensorRef;
 
 /// Shards that stay mapped though no view needs them.
 const MAPPED_FILES: u64 = 256;
+
+/// What a thread checks of a mapping before it takes more.
+const JOB_BYTES: usize = 4 << 20;
 
 /// A checkpoint whose shards are mapped as views of them are asked for.
 #[derive(Debug)]
@@ -310,60 +314,90 @@ fn not_one_run(found: &str) -> Error {
     Error::new(Code::NotOneRun, message)
 }
 
+/// Blocks of a chunk, one after another, and what their CRCs must be.
+struct Blocks<'a> {
+    /// Of the first byte, from the start of the file.
+    offset: u64,
+    bytes: &'a [u8],
+    /// Bytes of a block; the last may be shorter.
+    block: usize,
+    expected: &'a [u32],
+}
+
 /// Checks the bytes of a run: every block, and that unused bits are zero.
 fn check_run(
     checkpoint: &Checkpoint,
     tensor: &Tensor,
     run: &OneRun<'_>,
-    mut bytes: &[u8],
-) -> Result<()> {
-    let name = shards::file_name(checkpoint.manifest(), run.shard)?;
-    for chunk in &run.chunks {
-        let size = arith::to_usize(tensor.chunk_bytes(&chunk.region)?, "bytes of a chunk")?;
-        let (own, rest) = bytes.split_at_checked(size).ok_or_else(|| {
-            let message = format!("expected {size} bytes of a chunk, found {}", bytes.len());
-            Error::rule(Code::LengthMismatch, rule::DIR_LENGTH, message).in_file(&*name)
-        })?;
-        check_chunk(checkpoint, tensor, chunk, own).map_err(|e| e.in_file(&*name))?;
-        bytes = rest;
-    }
-    Ok(())
-}
-
-fn check_chunk(
-    checkpoint: &Checkpoint,
-    tensor: &Tensor,
-    chunk: &Chunk,
     bytes: &[u8],
 ) -> Result<()> {
-    match chunk.table_index {
-        None => {
-            let found = crc::crc32c(bytes);
-            if found != chunk.crc32c {
-                return Err(damaged(chunk.crc32c, found).at_offset(chunk.offset));
+    let name = shards::file_name(checkpoint.manifest(), run.shard)?;
+    check_blocks(checkpoint, tensor, run, bytes).map_err(|e| e.in_file(name))
+}
+
+fn check_blocks(
+    checkpoint: &Checkpoint,
+    tensor: &Tensor,
+    run: &OneRun<'_>,
+    bytes: &[u8],
+) -> Result<()> {
+    let table = match run.chunks.iter().any(|chunk| chunk.table_index.is_some()) {
+        true => table(checkpoint, run.shard)?,
+        false => Arc::from([]),
+    };
+    let block = arith::to_usize(checkpoint.manifest().common.block_bytes, "block_bytes")?;
+    let (mut chunks, mut jobs) = (Vec::with_capacity(run.chunks.len()), Vec::new());
+    let mut rest = bytes;
+    for chunk in &run.chunks {
+        let size = arith::to_usize(tensor.chunk_bytes(&chunk.region)?, "bytes of a chunk")?;
+        let (own, after) = rest.split_at_checked(size).ok_or_else(|| {
+            let message = format!("expected {size} bytes of a chunk, found {}", rest.len());
+            Error::rule(Code::LengthMismatch, rule::DIR_LENGTH, message)
+        })?;
+        let (expected, block) = match chunk.table_index {
+            None => (std::slice::from_ref(&chunk.crc32c), size),
+            Some(first) => {
+                let first = arith::to_usize(first, "table index")?;
+                (table.get(first..).unwrap_or_default(), block)
             }
+        };
+        let block = block.max(1);
+        let expected = expected.get(..size.div_ceil(block)).ok_or_else(|| {
+            let message = "expected the CRC of every block in the table, found too few";
+            Error::rule(Code::CrcTableMismatch, rule::INTEGRITY_TABLE, message)
+        })?;
+        let blocks = JOB_BYTES.checked_div(block).unwrap_or(0).max(1);
+        let mut offset = chunk.offset;
+        for (bytes, expected) in
+            own.chunks(blocks.saturating_mul(block)).zip(expected.chunks(blocks))
+        {
+            jobs.push(Blocks { offset, bytes, block, expected });
+            offset = offset.saturating_add(crate::options::len(bytes));
         }
-        Some(first) => {
-            let table = table(checkpoint, (chunk.writer, chunk.shard))?;
-            let first = arith::to_usize(first, "table index")?;
-            let expected = table.get(first..).unwrap_or_default();
-            let block = checkpoint.manifest().common.block_bytes;
-            let blocks = bytes.chunks(arith::to_usize(block, "block_bytes")?);
-            if blocks.len() > expected.len() {
-                let message = "expected the CRC of every block in the table, found too few";
-                let rule = rule::INTEGRITY_TABLE;
-                return Err(Error::rule(Code::CrcTableMismatch, rule, message));
-            }
-            let mut offset = chunk.offset;
-            for (block, &expected) in blocks.zip(expected) {
-                let found = crc::crc32c(block);
-                if found != expected {
-                    return Err(damaged(expected, found).at_offset(offset));
-                }
-                offset = offset.saturating_add(crate::options::len(block));
-            }
-        }
+        chunks.push((*chunk, own));
+        rest = after;
     }
+    let threads = threads(checkpoint.options().threads);
+    parallel::each(threads, jobs, || (), |(), blocks| blocks.check())?;
+    chunks.into_iter().try_for_each(|(chunk, bytes)| check_unused(tensor, chunk, bytes))
+}
+
+impl Blocks<'_> {
+    fn check(&self) -> Result<()> {
+        let mut offset = self.offset;
+        for (block, &expected) in self.bytes.chunks(self.block).zip(self.expected) {
+            let found = crc::crc32c(block);
+            if found != expected {
+                return Err(damaged(expected, found).at_offset(offset));
+            }
+            offset = offset.saturating_add(crate::options::len(block));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the unused bits of a chunk's last byte are zero.
+fn check_unused(tensor: &Tensor, chunk: &Chunk, bytes: &[u8]) -> Result<()> {
     let elements = tensor.stored_elements(&chunk.region)?;
     let last = bytes.last().copied().unwrap_or(0);
     if pack::unused_bits_zero(tensor.dtype.bits(), elements, last) {

@@ -16,13 +16,20 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use support::{Making, name_of, small, write_all};
-use waystation_format::{Code, Dtype, Identity, Tensor, limits, names, rule};
-use waystation_reader::{Checkpoint, MappedCheckpoint, OpenOptions, VerifyOptions, verify};
+use waystation_format::{Code, Dtype, Identity, Result, Tensor, limits, names, rule};
+use waystation_reader::{
+    Checkpoint, MappedCheckpoint, OpenOptions, PrivateView, VerifyOptions, verify,
+};
 use waystation_store::open_path;
 
 fn map(dir: &Path) -> MappedCheckpoint {
     // SAFETY: the directory is the test's own, and no test writes while a view is alive.
     unsafe { Checkpoint::map(dir) }.unwrap()
+}
+
+fn private(checkpoint: &Checkpoint, identity: &Identity) -> Result<PrivateView> {
+    // SAFETY: the directory is the test's own, and no test writes while a view is alive.
+    unsafe { checkpoint.map_private(identity) }
 }
 
 #[test]
@@ -144,8 +151,14 @@ fn views_are_the_bytes_without_a_copy() {
     for made in &making.tensors {
         let identity = &made.tensor.identity;
         match mapped.view(identity) {
-            Ok(view) => assert!(*view == made.data[..], "{}", identity.name),
+            Ok(view) => {
+                assert!(*view == made.data[..], "{}", identity.name);
+                assert!(*private(mapped.checkpoint(), identity).unwrap() == made.data[..]);
+            }
             Err(e) => {
+                assert_eq!(e.code(), Code::NotOneRun);
+                assert!(e.location().tensor.is_some());
+                let e = private(mapped.checkpoint(), identity).unwrap_err();
                 assert_eq!(e.code(), Code::NotOneRun);
                 assert!(e.location().tensor.is_some());
                 // A view copies nothing: pieces by columns, or with a pad between, are not one run.
@@ -196,10 +209,35 @@ fn damage_is_seen_when_a_view_is_made() {
         files.get_mut(&shard).unwrap()[(offset + within) as usize] ^= 2;
         let dir = tempfile::tempdir().unwrap();
         write_all(dir.path(), &files);
-        let e = map(dir.path()).view(&Identity::param(name)).unwrap_err();
-        assert_eq!(e.code(), Code::CrcMismatch);
-        assert_eq!(e.location().file.as_deref(), Some(shard.as_str()));
-        let block = if name == "long" { 4096 } else { 0 };
-        assert_eq!(e.location().offset, Some(offset + block));
+        let identity = Identity::param(name);
+        let opened = Checkpoint::open(dir.path()).unwrap();
+        for e in
+            [map(dir.path()).view(&identity).unwrap_err(), private(&opened, &identity).unwrap_err()]
+        {
+            assert_eq!(e.code(), Code::CrcMismatch);
+            assert_eq!(e.location().file.as_deref(), Some(shard.as_str()));
+            let block = if name == "long" { 4096 } else { 0 };
+            assert_eq!(e.location().offset, Some(offset + block));
+        }
+        let unchecked = OpenOptions::new().verify_reads(false);
+        let opened = Checkpoint::open_with(dir.path(), unchecked).unwrap();
+        assert!(private(&opened, &identity).is_ok());
     }
+}
+
+#[test]
+fn what_is_written_to_a_private_view_is_seen_by_nobody_else() {
+    let making = Making::new(1).whole(Identity::param("w"), Dtype::F32, &[64, 64], 0);
+    let dir = tempfile::tempdir().unwrap();
+    write_all(dir.path(), &making.files());
+    let (checkpoint, w) = (Checkpoint::open(dir.path()).unwrap(), Identity::param("w"));
+    let good = &making.tensors[0].data;
+    let (mut one, other) = (private(&checkpoint, &w).unwrap(), private(&checkpoint, &w).unwrap());
+    one.as_mut_slice().fill(0xee);
+    assert!(*other == good[..] && one.iter().all(|byte| *byte == 0xee));
+    assert!(checkpoint.tensor(&w).unwrap().read().unwrap() == *good);
+    // A view outlives the checkpoint and the directory.
+    drop(checkpoint);
+    dir.close().unwrap();
+    assert!(*other == good[..]);
 }
