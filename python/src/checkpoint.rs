@@ -39,8 +39,7 @@ type RecordTuple = (String, String, Vec<(String, u64)>, String);
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Checkpoint>()?;
-    module.add_class::<Entry>()?;
-    module.add_class::<Entries>()
+    module.add_class::<Entry>()
 }
 
 #[pymethods]

@@ -182,7 +182,7 @@ def opened(tmp_path: Path) -> _core.Checkpoint:
     walk = _core.Walk(cursor(permuted(25, 7)))
     walk.batch(10)
     session.record("cursor", "train", (), walk.cursor_json(8))
-    session.record("value", "note", (), canonical({"tree": {"list": [1, {"int": str(2**70)}]}}))
+    session.record("value", "note", (), canonical({"list": [1, {"int": str(2**70)}]}))
     session.lay_out().finish()
     _core.commit(str(tmp_path / name), run_path=str(tmp_path), name=name)
     return _core.Checkpoint.open(str(tmp_path / name))

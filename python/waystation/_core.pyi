@@ -35,7 +35,12 @@ class Entry:
 
 @final
 class Mapped:
-    """Bytes of a tensor in a private mapping: writable, and what is written stays in this process."""
+    """Bytes of a tensor in a private mapping: writable, and what is written stays in this process.
+
+    All arrays made of one `Mapped` share its memory; two of one tensor do not. Pages that were not written to are still the
+    file's: whoever truncates it meanwhile ends this process (`SIGBUS`). Each takes one of the mappings that a process may have,
+    65,530 unless the machine says otherwise.
+    """
 
     nbytes: int
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
@@ -64,7 +69,8 @@ class Checkpoint:
     def find_named(self, component: str, name: str) -> Entry | None:
         """The param, buffer or alias of that name without a scope."""
     def read(self, wants: Sequence[tuple[KeyTuple, Region | None, Any]], *, progress: Progress | None = None) -> None:
-        """Reads regions (None: all) into writable arrays of exactly their packed length, as one plan, verified."""
+        """Reads regions (None: all) into writable arrays of exactly their packed length, as one plan, verified. The arrays must
+        not overlap, and nobody may touch them meanwhile; after an error they hold anything."""
     def map(self, key: KeyTuple) -> Mapped:
         """`not-one-run` where the elements are not one run of bytes of one file."""
     def records(self) -> list[tuple[str, str, list[tuple[str, int]], str]]:
@@ -72,9 +78,17 @@ class Checkpoint:
     def attachments(self) -> list[tuple[str, int, str]]:
         """path, bytes, sha256"""
     def attachment(self, path: str) -> bytes: ...
-    def grades_json(self) -> str: ...
+    def grades_json(self) -> str:
+        """As `report` of `restore_json`, where no topology is asked about."""
     def restore_json(self, topology: Topology, coordinate: Sequence[tuple[str, int]], options_json: str) -> str:
-        """What a place gets, see waystation.resume; nothing is refused here, `refused` in the answer says what would be."""
+        """What a place gets, see waystation.resume; what is not exact is not refused here: `refused` in the answer says what
+        would be. Records that are wrong, or another source than the cursor's, raise.
+
+        Options: {"streams"?: grade, "cursors"?: grade, "leave_out"?: [name], "sources"?: [[cursor, records, sha256]],
+        "fingerprints"?: {cursor: value tree}, "budget_steps"?, "budget_bytes"?}. Answer: {"progress","optimizers","averages",
+        "schedules","scalers","values","streams": [{"name","grade","reason","coordinate","value","forked"}],
+        "cursors": [{"name","grade","reason","coordinate","cursor","rank","wanted"}],
+        "report": [{"kind","name","coordinate","grade","reason"}],"refused"}; the state in a stream's value is always inline."""
     def walk(self, cursor_json: str, *, budget: int | None = None) -> Walk:
         """As `Walk`, for a cursor that may name tensors of the checkpoint."""
 
@@ -82,9 +96,10 @@ class Checkpoint:
 class Walk:
     """The items of a computed data cursor, from the one that comes next."""
 
-    def __init__(self, cursor_json: str, *, budget: int | None = None) -> None: ...
+    def __new__(cls, cursor_json: str, *, budget: int | None = None) -> Walk:
+        """`budget` in steps of the specification, None without bound. A walk that failed, or was stopped, is not walked on."""
     def take(self, count: int) -> list[Any]:
-        """The next items: an ordinal, or (child, item) of a mixture, or a list of (item, first, count) of a pack."""
+        """The next items, fewer only at the end: an ordinal, or (child, item) of a mixture. Packs are carried, not computed."""
     def batch(self, count: int) -> list[Any]:
         """The next batch, as the epoch's end says: fewer than `count` where it is short, and `[]` at the end."""
     def share(self, batch: int, rule: str, rank: int, ranks: int) -> list[Any]:
