@@ -78,9 +78,10 @@ def whole(path: str | os.PathLike[str]) -> None:
     assert report["ok"], report
 
 
-def parts_without_commit(runs: Path, step: int, writers: int = 1, missing: int | None = None) -> str:
+def parts_without_commit(runs: Path, step: int, writers: int = 1, missing: int | None = None,
+                         plan: _core.SessionPlan | None = None) -> str:
     """What a job leaves that dies between its last part and its commit; its path."""
-    plan = _core.SessionPlan.next_in(str(runs), "run", writers=writers)
+    plan = plan or _core.SessionPlan.next_in(str(runs), "run", writers=writers)
     name = _core.make_attempt(str(runs), plan, step, 0)
     path = os.path.join(runs, name)
     for writer in range(writers):
@@ -263,11 +264,19 @@ def test_an_attempt_that_lacks_a_part_is_left(runs):
 
 
 def test_a_whole_attempt_of_before_the_latest_checkpoint_is_left(runs):
-    runs.mkdir()
-    parts_without_commit(runs, 5)
-    Job.start(runs).save(snapshot(4), 4)
+    job = Job.start(runs)
+    parts_without_commit(runs, 3, plan=job.plan)
+    job.save(snapshot(4), 4)
     assert Job.start(runs, resume="latest").resume_from.step == 4
-    assert states(runs) == {4: "complete", 5: "uncommitted"}
+    assert states(runs) == {3: "uncommitted", 4: "complete"}
+
+
+def test_of_two_whole_attempts_the_newer_is_rolled_forward(runs):
+    job = Job.start(runs)
+    parts_without_commit(runs, 5, plan=job.plan)
+    parts_without_commit(runs, 6, plan=job.plan)
+    assert Job.start(runs, resume="latest").resume_from.step == 6
+    assert states(runs) == {5: "uncommitted", 6: "complete"}
 
 
 def test_a_whole_attempt_that_may_not_be_committed_is_reported(runs):

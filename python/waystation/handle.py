@@ -84,11 +84,11 @@ _unseen: set[SaveHandle] = set()
 def _report() -> None:
     """Tells of failures that nobody has seen. Threads have ended by now, and every save with them."""
     for handle in sorted(_unseen, key=lambda handle: handle.step):
-        failed = handle._future.exception() if handle.done() else None
-        if failed is not None and handle._process == os.getpid():
+        ours = handle._process == os.getpid() and handle.done()
+        failed = handle._future.exception() if ours else None
+        if failed is not None:
             print(f"waystation: the save of step {handle.step} failed, and nobody asked: {type(failed).__name__}: {failed}",
                   file=sys.stderr)
 
 
 atexit.register(_report)
-os.register_at_fork(after_in_child=_unseen.clear)
