@@ -66,6 +66,9 @@ fn export(
     single: bool,
     progress: Option<Py<PyAny>>,
 ) -> Result<String> {
+    if roles.is_empty() {
+        return Err(usage("expected at least one role, found none"));
+    }
     let most = if single { u64::MAX } else { operations::EXPORT_SHARD_BYTES };
     let export = operations::Export {
         checkpoint: &path,

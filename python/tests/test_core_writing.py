@@ -1,4 +1,4 @@
-"""The writing half of the native module: sessions and their misuse, commit, marks, copies between arrays."""
+"""The writing half of the native module: plans, sessions, the bytes of chunks, and how each is misused."""
 
 from __future__ import annotations
 
@@ -7,78 +7,14 @@ import json
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from core_saves import BLOCK, Saved, flat, param, read, refused
 from waystation import _core, records
 from waystation.errors import Error
-
-BLOCK = 4096
-
-
-def param(name: str) -> _core.KeyTuple:
-    return ("main", "param", name, None, None, ())
-
-
-def flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.reshape(-1).view(np.uint8)
-
-
-@contextlib.contextmanager
-def refused(code: str, *words: str) -> Iterator[None]:
-    with pytest.raises(Error) as raised:
-        yield
-    assert raised.value.code == code, raised.value
-    for word in words:
-        assert word in str(raised.value)
-
-
-class Saved:
-    """A run with one attempt that no writer has begun."""
-
-    def __init__(self, tmp_path: Path, writers: int = 2, step: int = 10) -> None:
-        self.run = str(tmp_path / "run")
-        self.plan = _core.SessionPlan.next_in(self.run, "demo", writers=writers, topology=[("dp", writers)],
-                                              block_bytes=BLOCK)
-        self.step, self.name, self.path = step, "", ""
-        self.save(step, 0)
-
-    def save(self, step: int, counter: int) -> None:
-        self.step, self.counter = step, counter
-        self.name = _core.make_attempt(self.run, self.plan, step, counter)
-        self.path = f"{self.run}/{self.name}"
-
-    def begin(self, writer: int, **options: Any) -> _core.Session:
-        return _core.Session.begin(self.path, self.plan, self.step, self.counter, writer, **options)
-
-    def write(self, writer: int) -> None:
-        """Writer w has rows 2w and 2w + 1 of `w`, which is its number everywhere."""
-        rows = np.full((2, 3000), writer, np.float32)
-        session = self.begin(writer)
-        chunk = session.chunk(param("w"), "F32", (2 * self.plan.writers, 3000), (2 * writer, 0), (2, 3000))
-        session.record("progress", "main", (), json.dumps({"optimizer_step": self.step}, separators=(",", ":")))
-        writing = session.lay_out()
-        writing.write([(chunk, flat(rows))])
-        writing.finish()
-
-    def commit(self) -> str:
-        for writer in range(self.plan.writers):
-            self.write(writer)
-        return _core.commit(self.path)[0]
-
-
-def read(path: str, name: str, dtype: Any) -> np.ndarray[Any, Any]:
-    checkpoint = _core.Checkpoint.open(path)
-    entry = checkpoint.find(param(name))
-    assert entry is not None
-    out = np.empty(entry.nbytes, np.uint8)
-    checkpoint.read([(param(name), None, out)])
-    return out.view(dtype).reshape(entry.shape)
-
 
 # The plan of a job.
 
@@ -451,6 +387,34 @@ def test_a_callback_that_raises_stops_the_write(tmp_path: Path) -> None:
         _core.commit(path)
 
 
+def test_an_interrupt_during_a_commit_that_waits(tmp_path: Path) -> None:
+    saved = Saved(tmp_path)
+    asked: list[int] = []
+
+    def interrupt(*_: object) -> None:
+        if not asked:
+            asked.append(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        _core.commit(saved.path, deadline=600, poll=0.05, progress=interrupt)
+
+
+def test_an_interrupt_during_a_write(tmp_path: Path) -> None:
+    path, writing = writing_of(tmp_path)
+    asked: list[int] = []
+
+    def interrupt(*_: object) -> None:
+        if not asked:
+            asked.append(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        writing.write([(0, bytes(12)), (1, bytes(12)), (2, bytes(BLOCK * 10 + BLOCK // 2))], progress=interrupt)
+    with refused("writer-missing"):
+        _core.commit(path)
+
+
 def test_unused_bits_must_be_zero(tmp_path: Path) -> None:
     session = _core.Session.standing_alone(str(tmp_path / "ckpt"), run="demo", step=0)
     chunk = session.chunk(param("w"), "U4", (3,), (0,), (3,))
@@ -488,186 +452,3 @@ def test_a_child_of_a_process_that_saves_can_save_and_end(tmp_path: Path) -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     writing.finish()
     _core.commit(path)
-
-
-# A run and its checkpoints.
-
-
-def test_marks(tmp_path: Path) -> None:
-    saved = Saved(tmp_path, writers=1)
-    with refused("not-committed"):
-        _core.pin(saved.path, "best")
-    first = saved.path
-    saved.commit()
-    saved.save(20, 1)
-    saved.commit()
-    _core.pin(first, "best")
-    _core.pin(first, "best")
-    _core.reject(saved.path, "loss went up")
-    with refused("exists"):
-        _core.reject(saved.path, "another reason")
-    listed = json.loads(_core.list_json(saved.run))
-    assert [(one["step"], one["pins"], one["rejected"]) for one in listed] == [(10, ["best"], None),
-                                                                              (20, [], "loss went up")]
-    found = json.loads(_core.latest_json(saved.run))
-    assert found["step"] == 10 and found["skipped"][0]["error"]["code"] == "rejected"
-    _core.unpin(first, "best")
-    with refused("not-found"):
-        _core.unpin(first, "best")
-    with refused("bad-argument"):
-        _core.pin(first, "not/a/name")
-
-
-def test_gc(tmp_path: Path) -> None:
-    saved = Saved(tmp_path, writers=1)
-    saved.commit()
-    for counter, step in enumerate([20, 30, 40], 1):
-        saved.save(step, counter)
-        saved.commit()
-    dry = json.loads(_core.gc_json(saved.run, keep_last=2, keep_every=20, dry_run=True))
-    assert dry["dry_run"] and [item["fate"] for item in dry["items"]] == ["removed", "kept", "kept", "kept"]
-    assert len(json.loads(_core.list_json(saved.run))) == 4
-    report = json.loads(_core.gc_json(saved.run, keep_last=1))
-    assert [item["fate"] for item in report["items"]] == ["removed", "removed", "removed", "kept"]
-    assert [one["step"] for one in json.loads(_core.list_json(saved.run))] == [40]
-    with refused("bad-argument"):
-        _core.gc_json(saved.run, keep_last=0)
-    with refused("bad-argument", "run"):
-        _core.gc_json(saved.path, keep_last=1)
-
-
-def test_gc_of_what_nobody_writes_any_more(tmp_path: Path) -> None:
-    saved = Saved(tmp_path, writers=1)
-    saved.commit()
-    saved.save(20, 1)
-    report = json.loads(_core.gc_json(saved.run, keep_last=1))
-    assert [item["fate"] for item in report["items"]] == ["kept", "kept"]
-    report = json.loads(_core.gc_json(saved.run, keep_last=1, uncommitted_older_than=0.0))
-    assert [item["fate"] for item in report["items"]] == ["kept", "removed"]
-
-
-def test_copy_reshard_salvage(tmp_path: Path) -> None:
-    saved = Saved(tmp_path)
-    digest = saved.commit()
-    assert _core.copy(saved.path, str(tmp_path / "copy")) == digest
-    with refused("exists"):
-        _core.copy(saved.path, str(tmp_path / "copy"))
-    calls: list[Any] = []
-    resharded = _core.reshard(saved.path, str(tmp_path / "three"), writers=3, progress=lambda *call: calls.append(call))
-    assert calls
-    three = _core.Checkpoint.open(str(tmp_path / "three"))
-    assert (three.writers, three.parent, three.digest) == (3, digest, resharded)
-    assert (read(three.path, "w", np.float32) == read(saved.path, "w", np.float32)).all()
-    with refused("bad-argument"):
-        _core.reshard(saved.path, str(tmp_path / "none"), writers=0)
-    (tmp_path / "copy" / "waystation.commit").unlink()
-    with refused("not-committed"):
-        _core.Checkpoint.open(str(tmp_path / "copy"))
-    assert _core.salvage(str(tmp_path / "copy")) == digest
-
-
-def test_export_and_import(tmp_path: Path) -> None:
-    path = str(tmp_path / "ckpt")
-    session = _core.Session.standing_alone(path, run="demo", step=3)
-    critic = ("critic", "param", "w", None, None, ())
-    chunks = [session.chunk(key, "F32", (4,), (0,), (4,)) for key in (param("w"), param("v"), critic)]
-    session.alias("main", "param", "tied", param("w"))
-    session.attach("config.json", b"{}")
-    writing = session.lay_out()
-    writing.write([(chunk, flat(np.full(4, chunk, np.float32))) for chunk in chunks])
-    writing.finish()
-    _core.commit(path)
-    done = json.loads(_core.export(path, str(tmp_path / "hf")))
-    assert (done["files"], done["attachments"], done["tied"], done["bytes"]) == (1, 1, {"tied": "w"}, 32)
-    assert sorted(os.listdir(tmp_path / "hf")) == ["config.json", "model.safetensors"]
-    done = json.loads(_core.export(path, str(tmp_path / "one"), single=True))
-    assert os.listdir(tmp_path / "one") == ["model.safetensors"] and done["bytes"] == 48
-    done = json.loads(_core.export(path, str(tmp_path / "critic"), component="critic", single=True))
-    header = (tmp_path / "critic" / "model.safetensors").read_bytes()
-    assert b'"w"' in header and header.endswith(np.full(4, 2, np.float32).tobytes())
-    done = json.loads(_core.export(path, str(tmp_path / "split"), max_shard_bytes=16))
-    assert done["files"] == 2 and (tmp_path / "split" / "model.safetensors.index.json").is_file()
-    with refused("not-found"):
-        _core.export(path, str(tmp_path / "none"), component="actor")
-    with refused("bad-argument", "weights"):
-        _core.export(path, str(tmp_path / "none"), roles=["weights"])
-    with refused("exists"):
-        _core.export(path, str(tmp_path / "hf"))
-
-    done = json.loads(_core.import_json(str(tmp_path / "hf"), run_path=str(tmp_path / "run"), step=5, writers=2,
-                                        attach=[__file__]))
-    assert done["attachments"] == ["config.json", os.path.basename(__file__)] and done["tensors"] == 2
-    assert json.loads(_core.latest_json(str(tmp_path / "run")))["path"] == done["path"]
-    assert read(done["path"], "v", np.float32).tolist() == [1, 1, 1, 1]
-    for wrong in [{}, {"out": "a", "run_path": "b"}]:
-        with refused("bad-argument"):
-            _core.import_json(str(tmp_path / "hf"), **wrong)  # type: ignore[arg-type]
-
-
-# Copies between arrays.
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5, None])
-def test_copies_between_arrays(threads: int | None) -> None:
-    random = np.random.default_rng(3)
-    sizes = [0, 1, 7, 100_003, (16 << 20) - 1, (33 << 20) + 5]
-    sources = [random.integers(0, 256, size, np.uint8) for size in sizes]
-    pool = np.zeros(sum(sizes) + 64 * len(sizes), np.uint8)
-    slots, at = [], 0
-    for size in sizes:
-        slots.append(pool[at:at + size + 5])
-        at += size + 64
-    _core.copy_bytes(list(zip(sources, slots, strict=True)), threads=threads)
-    for source, slot in zip(sources, slots, strict=True):
-        assert (slot[:len(source)] == source).all() and not slot[len(source):].any()
-    _core.copy_bytes([])
-
-
-def test_copies_that_are_refused() -> None:
-    source, pool = np.arange(10, dtype=np.uint8), np.zeros(20, np.uint8)
-    with refused("bad-argument", "source 1"):
-        _core.copy_bytes([(source, pool[:10]), (source, pool[10:19])])
-    with refused("bad-argument", "overlap"):
-        _core.copy_bytes([(source, pool[:10]), (source, pool[9:])])
-    with refused("bad-argument", "overlap"):
-        _core.copy_bytes([(pool[:10], pool[9:])])
-    with refused("bad-argument"):
-        _core.copy_bytes([(source, b"0123456789")])
-    fixed = pool[:10]
-    fixed.flags.writeable = False
-    with refused("bad-argument", "read-only"):
-        _core.copy_bytes([(source, fixed)])
-    assert not pool.any()
-
-
-def test_copies_let_other_threads_run() -> None:
-    source, target = np.ones(256 << 20, np.uint8), np.zeros(256 << 20, np.uint8)
-    ticks, over = 0, threading.Event()
-
-    def tick() -> None:
-        nonlocal ticks
-        while not over.is_set():
-            ticks += 1
-            time.sleep(0)
-
-    other = threading.Thread(target=tick)
-    other.start()
-    before = ticks
-    _core.copy_bytes([(source, target)])
-    during = ticks - before
-    over.set()
-    other.join()
-    assert during > 10 and target.all()
-
-
-def test_an_interrupt_during_a_commit_that_waits(tmp_path: Path) -> None:
-    saved = Saved(tmp_path)
-    asked: list[int] = []
-
-    def interrupt(*_: object) -> None:
-        if not asked:
-            asked.append(1)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        _core.commit(saved.path, deadline=600, poll=0.05, progress=interrupt)

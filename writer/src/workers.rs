@@ -45,7 +45,10 @@ where
     };
     thread::scope(|scope| {
         for _ in 1..threads.min(jobs) {
-            scope.spawn(work);
+            // One that cannot be had is missed by nobody: this thread does what is left.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         work();
     });
