@@ -87,6 +87,8 @@ def test_an_optimizer_resumes_to_the_bit(tmp_path: Path, name: str, dtype: torch
     optimizer = _trained(ALL[name], model)
     resumed = _resumed(_saved(tmp_path, model, optimizer), ALL[name], fresh)
     same(resumed.state_dict(), optimizer.state_dict())
+    again, before = (optimizers.capture(each, net) for each, net in ((resumed, fresh), (optimizer, model)))
+    assert again.records == before.records and set(param_keys(again)) == set(param_keys(before))
     for number in range(3, 6):
         step(model, optimizer, number)
         step(fresh, resumed, number)

@@ -91,6 +91,7 @@ def test_a_schedule_goes_on_as_it_would_have(tmp_path: Path, name: str, done: in
         mine.update({key: value for key, value in theirs.items() if key != "params"})
     assert schedules.restore(ckpt, resumed).ok
     same(resumed.state_dict(), scheduler.state_dict())
+    assert schedules.capture(resumed).records == schedules.capture(scheduler).records
     assert _advance(fresh, resumed, done, 50) == _advance(optimizer, scheduler, done, 50)
     same(resumed.state_dict(), scheduler.state_dict())
 
@@ -142,6 +143,14 @@ def test_another_schedule_is_refused(tmp_path: Path) -> None:
     for name in ("ExponentialLR", "SequentialLR"):
         with pytest.raises(Refused, match="StepLR in the checkpoint"):
             schedules.restore(ckpt, ALL[name](_optimizer()), strict=False)
+    nested = tmp_path / "nested"
+    nested.mkdir()
+    ckpt_of_several = save(nested, schedules.capture(ALL["SequentialLR"](_optimizer())))
+    optimizer = _optimizer()
+    other = lr.SequentialLR(optimizer, [lr.LinearLR(optimizer), lr.ExponentialLR(optimizer, 0.9), lr.ConstantLR(optimizer)],
+                            milestones=[5, 35])
+    with pytest.raises(Refused, match=r"CosineAnnealingLR, ConstantLR\) in the checkpoint"):
+        schedules.restore(ckpt_of_several, other, strict=False)
     with pytest.raises(Refused, match="no state of such"):
         schedules.restore(ckpt, ALL["StepLR"](_optimizer()), name="warm")
     one = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)

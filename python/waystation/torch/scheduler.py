@@ -42,7 +42,7 @@ def capture(scheduler: Any, *, name: str = "main", unit: str = "optimizer_steps"
     if unit not in UNITS:
         raise usage(f"a schedule counts one of {', '.join(UNITS)}, not {unit!r}")
     snapshot = Snapshot()
-    Values(snapshot, ranks).record(record_of(name), {"class": _class(scheduler), "state": _state(scheduler, name)},
+    Values(snapshot, ranks).record(record_of(name), {"class": _classes(scheduler), "state": _state(scheduler, name)},
                                    coordinate)
     position = _position(scheduler)
     rates = _rates(scheduler)
@@ -78,8 +78,8 @@ def plan(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", coord
     if type(saved) is not dict or set(saved) != {"class", "state"}:
         pending.report.add(_KIND, name, "none", "the record has another form than a scheduler's", "form")
         return pending
-    if saved["class"] != _class(scheduler):
-        reason = f"{saved['class']} in the checkpoint, {_class(scheduler)} here"
+    if saved["class"] != _classes(scheduler):
+        reason = f"{_said(saved['class'])} in the checkpoint, {_said(_classes(scheduler))} here"
         pending.report.add(_KIND, name, "none", reason, "algorithm")
         return pending
     now, then = _shape(_state(scheduler, name)), _shape(saved["state"])
@@ -106,6 +106,18 @@ def _load(scheduler: Any, state: dict[str, Any]) -> None:
 
 def _class(scheduler: Any) -> str:
     return type(scheduler).__name__
+
+
+def _classes(scheduler: Any) -> Any:
+    """The class, with those of the schedulers within it in their order."""
+    inner = getattr(scheduler, "_schedulers", None)
+    return [_class(scheduler), [_classes(each) for each in inner]] if inner else _class(scheduler)
+
+
+def _said(classes: Any) -> str:
+    if isinstance(classes, list) and len(classes) == 2 and isinstance(classes[1], list):
+        return f"{classes[0]} of ({', '.join(map(_said, classes[1]))})"
+    return str(classes)
 
 
 def _state(scheduler: Any, name: str) -> dict[str, Any]:
