@@ -25,7 +25,7 @@ from waystation.pool import Pool
 from waystation.records import progress
 from waystation.snapshot import Piece, Snapshot
 
-KINDS = {"few (16 tensors)": lambda total: [total // 16] * 16, "many (4000 tensors)": lambda total: [total // 4000] * 4000}
+COUNTS = {"few": 16, "many": 1000, "very many": 4000}
 
 
 def main() -> None:
@@ -34,12 +34,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--directory", help="where to save")
     args = parser.parse_args()
-    for name, split in KINDS.items():
-        tensors = [torch.full((size // 4,), 1.5) for size in split(int(args.gib * 2**30))]
+    for name, count in COUNTS.items():
+        tensors = [torch.full((int(args.gib * 2**28) // count,), 1.5) for _ in range(count)]
         total = sum(tensor.nbytes for tensor in tensors)
         with tempfile.TemporaryDirectory(dir=args.directory) as run:
             save, by_torch, by_numpy = measure(run, tensors, total, args.pairs)
-        print(f"{name}: {total / 2**30:.2f} GiB; a save blocks {statistics.median(save):.3f} s, copy_ takes "
+        print(f"{name}, {count} tensors: {total / 2**30:.2f} GiB; a save blocks {statistics.median(save):.3f} s, copy_ takes "
               f"{statistics.median(by_torch):.3f} s, copyto {statistics.median(by_numpy):.3f} s")
         for what, copies in (("copy_", by_torch), ("copyto", by_numpy)):
             ratios = sorted(blocked / copy for blocked, copy in zip(save, copies))

@@ -463,6 +463,37 @@ def test_ranks_leave_together_when_one_is_preempted(runs):
     assert steps(runs) == [4]
 
 
+def test_a_rank_killed_beside_training_is_told_by_the_others(runs):
+    script = """
+    import signal
+    from waystation.errors import Error
+    dies = {"now": False}
+    def watch(what, done, total):
+        if dies["now"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+    with CheckpointManager(run, every=1, pool_bytes="auto", group=group, deadline=%s, progress=watch) as manager:
+        resumed = manager.resume()
+        first = 1 if resumed is None else resumed.step + 1
+        print("from", first, flush=True)
+        manager.save(first, lambda: piece(first))
+        manager.wait()
+        if rank == 1 and first == 1:
+            dies["now"] = True
+        manager.save(first + 1, lambda: piece(first + 1))
+    """
+    talk = runs.parent / "first"
+    talk.mkdir()
+    # Long enough for the first save, in which nobody dies, on a slow machine.
+    zero, one, two = [start(GROUP + script % 4.0, runs, talk, rank, 3) for rank in range(3)]
+    end(one, -9)
+    assert "writer-missing" in (text := end(zero, 1)) and "1" in text.split("writer-missing")[1]
+    assert "not-committed" in end(two, 1)
+    assert steps(runs) == [1]
+    for text in group_of(runs, 3, script % 60.0):
+        assert "from 2" in text
+    assert steps(runs) == [1, 2, 3]
+
+
 def test_ranks_skip_together(runs):
     texts = group_of(runs, 3, """
     gate = threading.Event()

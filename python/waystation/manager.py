@@ -167,7 +167,8 @@ class CheckpointManager:
 
         An attempt of an earlier job that only lacks its commit is committed first. What was passed over on the way is
         warned of. Called again it waits for the save in flight and starts anew: so training goes back to an older
-        checkpoint. Raises what `Job.start` does: a failing disk is no fresh start.
+        checkpoint. Read what is needed of it before the first save: retention does not know of its readers.
+        Raises what `Job.start` does: a failing disk is no fresh start.
         """
         self._check_usable()
         self._settle()
