@@ -238,7 +238,7 @@ def test_what_a_session_refuses(tmp_path: Path) -> None:
         session.chunk(param("v"), "F32", (-4,), (0,), (4,))
     with refused("bad-identity"):
         session.chunk(("main", "optimizer", "w", None, None, ()), "F32", *whole)
-    with refused("unsupported-role"):
+    with refused("bad-argument"):
         session.chunk(("main", "weights", "w", None, None, ()), "F32", *whole)
     with refused("bad-name"):
         session.chunk(param("a\nb"), "F32", *whole)
