@@ -100,6 +100,13 @@ def test_what_is_not_there_is_a_key_error_with_what_is(ckpt: Checkpoint) -> None
         ckpt.record("value", "v", (("dp", 0),))
 
 
+def test_asking_for_what_is_not_there_lists_nothing(ckpt: Checkpoint) -> None:
+    fresh = waystation.open(ckpt.path)
+    assert "tie" not in fresh and fresh.get("tie") is None and fresh.get("tie", 3) == 3 and fresh._listed is None
+    assert fresh["w"].shape == (6, 5, 4) and fresh._listed is None
+    assert fresh != ckpt and fresh == fresh and len({fresh, ckpt}) == 2
+
+
 def test_tensors_by_what_they_are(ckpt: Checkpoint) -> None:
     assert [tensor.key.text for tensor in ckpt.tensors(role="optimizer")] == [
         '["main","optimizer","w","adam.m","main",[]]'

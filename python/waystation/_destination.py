@@ -6,9 +6,9 @@ Knows element types and shapes. It must not know files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from .errors import usage
 Framework = Literal["numpy", "torch"]
 
 
-@dataclass(frozen=True)
-class Destination:
+class Destination(NamedTuple):
     """Bytes to read into, and what makes the array of them once they are there."""
 
     bytes: arrays.Bytes
@@ -28,34 +27,41 @@ class Destination:
     """Whether it is the caller's memory itself, and nothing was allocated."""
 
 
-def possible(framework: str, dtype: str, shape: tuple[int, ...], device: Any = None) -> None:
-    """Refuses what `new` cannot make, and allocates nothing: `bad-argument`, `unsupported-dtype`."""
+@cache
+def _makeable(framework: str, dtype: str, device: Any) -> Any:
+    """The type of `framework`; raises as `possible` does, of what no shape changes."""
     if framework == "torch":
-        dtypes.torch_dtype(dtype)
-        torch_shape(dtype, shape)
+        kind = dtypes.torch_dtype(dtype)
         if dtypes.import_torch().device("cpu" if device is None else device).type == "meta":
             raise usage("the meta device holds no elements: nothing can be read into it")
-        return
+        return kind
     if framework != "numpy":
         raise usage(f"framework is 'numpy' or 'torch', not {framework!r}")
     if device is not None:
         raise usage(f"NumPy has no device {device!r}: give framework='torch' too")
-    dtypes.numpy_dtype(dtype)
+    return dtypes.numpy_dtype(dtype)
+
+
+def possible(framework: str, dtype: str, shape: tuple[int, ...], device: Any = None) -> None:
+    """Refuses what `new` cannot make, and allocates nothing: `bad-argument`, `unsupported-dtype`."""
+    _makeable(framework, dtype, device)
+    if framework == "torch":
+        torch_shape(dtype, shape)
 
 
 def new(framework: str, dtype: str, shape: tuple[int, ...], device: Any = None) -> Destination:
     """A new array, of what is `possible`."""
-    possible(framework, dtype, shape, device)
+    kind = _makeable(framework, dtype, device)
     if framework == "torch":
         torch = dtypes.import_torch()
-        array = torch.empty(torch_shape(dtype, shape), dtype=dtypes.torch_dtype(dtype))
+        array = torch.empty(torch_shape(dtype, shape), dtype=kind)
         flat = array.reshape(-1).view(torch.uint8).numpy()
         return Destination(flat, lambda: array if device is None else array.to(device))
-    kind = dtypes.numpy_dtype(dtype)
-    raw = np.empty(dtypes.packed_bytes(dtype, shape), np.uint8)
     if dtypes.bits(dtype) < 8:
+        raw = np.empty(dtypes.packed_bytes(dtype, shape), np.uint8)
         return Destination(raw, lambda: dtypes.unpack(dtype, raw, prod(shape)).reshape(shape))
-    return Destination(raw, lambda: raw.view(kind).reshape(shape))
+    array = np.empty(shape, kind)
+    return Destination(array.reshape(-1).view(np.uint8), lambda: array)
 
 
 def torch_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,9 +5,8 @@ What only passes through host memory on its way to a device goes in portions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _destination as destination
 from ._reading import Source, Want
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 _PORTION = 1 << 30  # bytes
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(NamedTuple):
     """One tensor and the array that it goes to, where the caller has one."""
 
     tensor: Tensor
@@ -48,7 +46,10 @@ def load(
         target = tensor.alias_of or tensor.key
         place = places[name] = (target, None if out is None else destination.memory(out))
         read = _Read(tensor, out)
-        _at(tensor, lambda read=read: _check(read, framework, device))  # type: ignore[misc]
+        try:
+            _check(read, framework, device)
+        except Error as why:
+            raise _named(why, tensor) from None
         # Names of one tensor have one array, and arrays of the caller that are one memory are read into once.
         reads.setdefault(place, read)
     if device is None and source.memory_budget is not None:
@@ -108,13 +109,6 @@ def _want(read: _Read, framework: str, device: Any) -> Want:
     return Want(tensor, (0,) * len(tensor.shape), tensor.shape, made)
 
 
-def _at(tensor: Tensor, check: Callable[[], None]) -> None:
-    """Names the tensor in what a check raises."""
-    try:
-        check()
-    except Error as why:
-        if why.location.tensor is not None:
-            raise
-        raise from_parts(
-            why.code, why.class_, why.message, why.remedy, None, None, None, None, tensor.key.text, why.rule
-        ) from None
+def _named(why: Error, tensor: Tensor) -> Error:
+    """`why` with the tensor as its place."""
+    return from_parts(why.code, why.class_, why.message, why.remedy, None, None, None, None, tensor.key.text, why.rule)

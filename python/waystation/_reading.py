@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import dtypes
 from .errors import error, usage
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from .tensor import Tensor
 
 
-@dataclass(frozen=True)
-class Want:
+class Want(NamedTuple):
     """A box of a tensor, and where it goes."""
 
     tensor: Tensor

@@ -24,7 +24,7 @@ from .records import Coordinate, Record, tree_of
 from .snapshot import Omitted
 from .tensor import Tensor
 
-_FEW = 20_000  # names among which an error looks for similar ones
+_FEW = 2_000  # names among which an error looks for similar ones
 
 
 def open(
@@ -56,14 +56,27 @@ class Component(Mapping[str, Tensor]):
         self._listed: dict[str, Tensor] | None = None
 
     def __getitem__(self, name: str) -> Tensor:
-        if self._listed is not None and name in self._listed:
-            return self._listed[name]
-        found = self._source.core.find_named(self._component, name) if isinstance(name, str) else None
+        found = self.get(name)
         if found is None:
-            raise error(
-                "not-found", f"no param, buffer or alias {name!r} in component {self._component!r}{self._similar(name)}"
-            )
-        return Tensor(self._source, found)
+            missing = f"no param, buffer or alias {name!r} in component {self._component!r}"
+            raise error("not-found", missing + self._similar(name))
+        return found
+
+    def get(self, name: object, default: Any = None) -> Any:
+        """The tensor of a name, or `default`."""
+        if not isinstance(name, str):
+            return default
+        if self._listed is not None:
+            return self._listed.get(name, default)
+        found = self._source.core.find_named(self._component, name)
+        return default if found is None else Tensor(self._source, found)
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name) is not None
+
+    # Two views are not compared tensor by tensor, and one may be a key.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())
@@ -122,10 +135,14 @@ class Component(Mapping[str, Tensor]):
         return self._listed
 
     def _similar(self, name: object) -> str:
-        names = self._names()
-        if not isinstance(name, str) or len(names) > _FEW:
+        """Names that may have been meant, where there are few enough to look at them all."""
+        if self._listed is None:
+            contents = json.loads(self._source.core.manifest_json())["contents"]
+            if sum(count for _, roles in contents for _, count in roles) > _FEW:
+                return ""
+        if not isinstance(name, str) or len(self._names()) > _FEW:
             return ""
-        close = difflib.get_close_matches(name, names, 3)
+        close = difflib.get_close_matches(name, self._names(), 3)
         return f"; there is {' and '.join(map(repr, close))}" if close else ""
 
 

@@ -33,11 +33,19 @@ class Tensor:
     them is read and checked before anything is handed out.
     """
 
-    __slots__ = ("_entry", "_source", "key")
+    __slots__ = ("_entry", "_source", "_target", "dtype", "key", "shape")
+
+    dtype: str
+    """Id of the registry."""
+    shape: tuple[int, ...]
+    """The global shape, in elements."""
 
     def __init__(self, source: Source, entry: _core.Entry) -> None:
         self._source, self._entry = source, entry
         self.key = Key.of(entry.key)
+        of = entry.of
+        self._target = self.key if of is None else Key.of(of)
+        self.dtype, self.shape = entry.dtype, entry.shape
 
     @property
     def name(self) -> str:
@@ -45,19 +53,9 @@ class Tensor:
         return self.key.name
 
     @property
-    def dtype(self) -> str:
-        """Id of the registry."""
-        return self._entry.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The global shape, in elements."""
-        return self._entry.shape
-
-    @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(self._entry.shape)
+        return len(self.shape)
 
     @property
     def size(self) -> int:
@@ -100,7 +98,7 @@ class Tensor:
     @property
     def alias_of(self) -> Key | None:
         """The tensor whose elements these are, where this is a second name."""
-        return None if self._entry.of is None else Key.of(self._entry.of)
+        return None if self._target is self.key else self._target
 
     def numpy(self, index: indices.Index = ...) -> np.ndarray[Any, Any]:
         """A new array. `index` is a basic one: integers, slices with any step, `...`, `None`.
@@ -237,10 +235,6 @@ class Tensor:
         for number in extent:
             count *= number
         return (-(-count // self.block),)
-
-    @property
-    def _target(self) -> _core.KeyTuple:
-        return self._entry.of or self._entry.key
 
     def _read(self, cut: indices.Cut, made: destination.Destination) -> None:
         self._source.read(self, cut.start, cut.extent, made)
