@@ -54,7 +54,8 @@ fn reshard(
 
 #[pyfunction]
 #[pyo3(signature = (path, out, *, roles = vec!["param".to_owned(), "buffer".to_owned()], component = "main", max_shard_bytes = None, single = false,
-    progress = None))]
+    progress = None),
+    text_signature = "(path, out, *, roles=('param', 'buffer'), component='main', max_shard_bytes=None, single=False, progress=None)")]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 fn export(
     py: Python<'_>,
@@ -85,7 +86,8 @@ fn export(
 }
 
 #[pyfunction]
-#[pyo3(signature = (source, *, out = None, run_path = None, step = 0, writers = 1, attach = Vec::new(), progress = None))]
+#[pyo3(signature = (source, *, out = None, run_path = None, step = 0, writers = 1, attach = Vec::new(), progress = None),
+    text_signature = "(source, *, out=None, run_path=None, step=0, writers=1, attach=(), progress=None)")]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 fn import_json(
     py: Python<'_>,

@@ -103,7 +103,8 @@ impl Session {
         Ok(Self::new(session, options))
     }
 
-    #[pyo3(signature = (key, dtype, shape, *, axes = None, native = Vec::new(), valid = None, block = None))]
+    #[pyo3(signature = (key, dtype, shape, *, axes = None, native = Vec::new(), valid = None, block = None),
+        text_signature = "($self, key, dtype, shape, *, axes=None, native=(), valid=None, block=None)")]
     #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn declare(
         &self,
@@ -120,7 +121,8 @@ impl Session {
         Ok(open(&mut self.lock(py))?.session.declare(&tensor)?)
     }
 
-    #[pyo3(signature = (key, dtype, shape, start, extent, *, axes = None, native = Vec::new(), valid = None, block = None))]
+    #[pyo3(signature = (key, dtype, shape, start, extent, *, axes = None, native = Vec::new(), valid = None, block = None),
+        text_signature = "($self, key, dtype, shape, start, extent, *, axes=None, native=(), valid=None, block=None)")]
     #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn chunk(
         &self,
