@@ -227,31 +227,23 @@ def stage(number: int, flatten: bool = True) -> dict[str, Any]:
 
 
 def saves_and_is_killed(run: str) -> str:
-    """In another process: a save that is killed, which the trainer hears of; then, in a new process, one that is not."""
-    import gc
-
+    """A save in another process that is killed, which the trainer hears of; then one in this process."""
     from dcp.killing import KillingPlanner
     from torch.distributed.checkpoint import _async_process_executor as executor
     from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-    job, state = start(run), {"model": {"w": torch.arange(1000.0)}}
-
-    def save(planner: Any, step: int) -> str:
-        writer = ws.Writer(job, step)
-        future: Any = dcp.async_save(state, storage_writer=writer, planner=planner,
-                                     async_checkpointer_type=AsyncCheckpointerType.PROCESS)
-        getattr(future, "upload_completion", future).result(60)
-        return writer.path
-
-    save(ws.SavePlanner(), 1)
+    # One tensor for each of two ranks to write: both processes are killed.
+    job, state = start(run), {"model": {"w": torch.arange(1000.0), "v": torch.ones(1000)}}
+    dcp.save(state, storage_writer=ws.Writer(job, 1), planner=ws.SavePlanner())
+    future: Any = dcp.async_save(state, storage_writer=ws.Writer(job, 2), planner=KillingPlanner(),
+                                 async_checkpointer_type=AsyncCheckpointerType.PROCESS)
     try:
-        save(KillingPlanner(), 2)
+        getattr(future, "upload_completion", future).result(150)
     except RuntimeError as why:
         assert "dead" in str(why), why
     else:
         raise AssertionError("nobody heard of the kill")
-    # DCP keeps the dead process; a trainer that goes on without a restart has to forget it.
-    executor._CHECKPOINT_PROCESS = None
-    gc.collect()
-    dist.barrier()
-    return save(ws.SavePlanner(), 3)
+    executor._CHECKPOINT_PROCESS = None  # DCP keeps the dead process
+    writer = ws.Writer(job, 3)
+    dcp.save(state, storage_writer=writer, planner=ws.SavePlanner())
+    return writer.path

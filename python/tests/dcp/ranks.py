@@ -35,7 +35,7 @@ class Ranks:
             self._pipes.append(here)
             self._processes.append(process)
 
-    def run(self, function: Callable[..., Any], *args: Any, seconds: float = 100.0) -> list[Any]:
+    def run(self, function: Callable[..., Any], *args: Any, seconds: float = 150.0) -> list[Any]:
         for pipe in self._pipes:
             pipe.send((function, args))
         answers = []

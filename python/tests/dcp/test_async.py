@@ -23,7 +23,7 @@ from waystation.job import Job
 
 @pytest.mark.parametrize("kind", ["THREAD", "PROCESS"])
 def test_in_the_background(run: Path, two: Ranks, kind: str) -> None:
-    paths, _ = two.run(ranked.saves_in_the_background, str(run), kind)
+    paths, _ = two.run(ranked.saves_in_the_background, str(run), kind, seconds=200)
     assert len(set(paths)) == 3 and json.loads(_core.latest_json(str(run)))["path"] == paths[-1]
 
 
@@ -52,5 +52,5 @@ def test_killed_while_it_writes(run: Path) -> None:
 
 
 def test_the_other_process_killed_while_it_writes(run: Path, two: Ranks) -> None:
-    path, _ = two.run(ranked.saves_and_is_killed, str(run))
+    path, _ = two.run(ranked.saves_and_is_killed, str(run), seconds=200)
     assert json.loads(_core.latest_json(str(run)))["path"] == path

@@ -20,6 +20,7 @@ is called:
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,6 +128,7 @@ class Names:
         self._naming = naming
         self._buffers = frozenset(buffers)
         self._scopes = scopes or {}
+        self._keys: dict[str, Key] = {}
         self._models = {path[:at] for path in self._paths.values() if (at := _model_at(path)) is not None}
         self.optimizers = tuple(_find_optimizers(values, self._paths, self._component))
         # Without a model, tensors at the top are parameters, unless the whole is the state of an optimizer.
@@ -135,6 +137,7 @@ class Names:
     def without_optimizers(self) -> Names:
         """The same, but that optimizers are taken for tensors and values like any."""
         self.optimizers = ()
+        self._keys.clear()
         return self
 
     def path(self, key: str) -> Path:
@@ -149,6 +152,12 @@ class Names:
 
     def key(self, key: str) -> Key:
         """The identity of the tensor of a flat key."""
+        known = self._keys.get(key)
+        if known is None:
+            known = self._keys[key] = self._make(key)
+        return known
+
+    def _make(self, key: str) -> Key:
         path, scope = self._paths[key], self._scopes.get(key, ())
         if self._naming is not None and (own := self._naming(path)) is not None:
             return Key(*own[:5], scope=scope) if scope else own
@@ -241,17 +250,12 @@ def _split_known(text: str, params: frozenset[str]) -> tuple[str, str] | None:
     return None
 
 
-_FORBIDDEN = frozenset([*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029, *range(0x202A, 0x202F),
-                        *range(0x2066, 0x206A)])
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def _is_name(text: str) -> bool:
     """Whether the format takes `text` as a name (`identity.name`)."""
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        return False
-    return 1 <= size <= 1024 and not any(ord(letter) in _FORBIDDEN for letter in text)
+    return 1 <= len(text) <= 1024 and _FORBIDDEN.search(text) is None and (text.isascii() or len(text.encode()) <= 1024)
 
 
 def _name(text: str) -> str:

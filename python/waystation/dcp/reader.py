@@ -125,9 +125,14 @@ class _Lazy(Mapping[str, _Item]):
 
     def __init__(self, index: list[Index], make: Callable[[Index, str], _Item | None]) -> None:
         self._index, self._make = index, make
+        self._of, self._made = index[0], dict[str, "_Item | None"]()
 
     def __getitem__(self, key: str) -> _Item:
-        found = self._make(self._index[0], key)
+        if self._of is not self._index[0]:
+            self._of, self._made = self._index[0], {}
+        if key not in self._made:
+            self._made[key] = self._make(self._of, key)
+        found = self._made[key]
         if found is None:
             raise KeyError(key)
         return found
