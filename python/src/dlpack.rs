@@ -1,10 +1,12 @@
 //! Memory of Python arrays, through DLPack: the package's only file with unsafe code.
 //!
-//! It knows capsules and the addresses in them. It must not know tensors: what is lent or borrowed are 1-D runs of bytes.
+//! It knows capsules and the addresses in them. It must not know tensors: what is lent or borrowed
+//! are 1-D runs of bytes.
 //!
-//! What a [`Bytes`] or [`BytesMut`] gives are slices of memory that an array of Python's owns. The array stays alive, so the
-//! memory stays. But Python code that writes to the same array on another thread meanwhile is a data race that nothing here can
-//! see; the package's own wrappers never do, and its documentation forbids it to everybody else.
+//! What a [`Bytes`] or [`BytesMut`] gives are slices of memory that an array of Python's owns. The
+//! array stays alive, so the memory stays. But Python code that writes to the same array on another
+//! thread meanwhile is a data race that nothing here can see; the package's own wrappers never do,
+//! and its documentation forbids it to everybody else.
 
 #![allow(unsafe_code, reason = "a capsule is a C pointer by nature; each call carries its proof")]
 
@@ -116,8 +118,9 @@ enum Keep {
     Tensor { _taken: Taken },
 }
 
-// SAFETY: a `Borrowed` is an address and what keeps it valid. `Py` may be sent; what was taken out of a capsule is only ever
-// given back, with the interpreter attached, which is where exporters expect it.
+// SAFETY: a `Borrowed` is an address and what keeps it valid. `Py` may be sent; what was taken out
+// of a capsule is only ever given back, with the interpreter attached, which is where exporters
+// expect it.
 unsafe impl Send for Borrowed {}
 
 // SAFETY: a shared `Borrowed` gives nothing but shared slices.
@@ -130,7 +133,8 @@ enum Taken {
 }
 
 impl Bytes {
-    /// The bytes of a `bytes` object, or of an array that speaks DLPack: one axis of contiguous `uint8` in memory of the CPU.
+    /// The bytes of a `bytes` object, or of an array that speaks DLPack: one axis of contiguous
+    /// `uint8` in memory of the CPU.
     ///
     /// # Errors
     /// `bad-argument` for anything else.
@@ -145,8 +149,9 @@ impl Bytes {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the memory is `len` bytes at `start`, as checked when it was borrowed, and stays while `self` does. That
-        // nobody writes to it meanwhile is what the module's documentation asks of Python code.
+        // SAFETY: the memory is `len` bytes at `start`, as checked when it was borrowed, and stays
+        // while `self` does. That nobody writes to it meanwhile is what the module's documentation
+        // asks of Python code.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
     }
 
@@ -157,8 +162,8 @@ impl Bytes {
 }
 
 impl BytesMut {
-    /// The bytes of an array that speaks DLPack and may be written to: one axis of contiguous `uint8` in memory of the CPU.
-    /// Two of one call must be [`apart`].
+    /// The bytes of an array that speaks DLPack and may be written to: one axis of contiguous
+    /// `uint8` in memory of the CPU. Two of one call must be [`apart`].
     ///
     /// # Errors
     /// `bad-argument` for anything else.
@@ -173,9 +178,10 @@ impl BytesMut {
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the memory is `len` writable bytes at `start`, as checked when it was borrowed, and stays while `self` does.
-        // Others of the same call do not overlap it, for callers check `apart`; that nobody else touches it meanwhile is what
-        // the module's documentation asks of Python code.
+        // SAFETY: the memory is `len` writable bytes at `start`, as checked when it was borrowed,
+        // and stays while `self` does. Others of the same call do not overlap it, for callers check
+        // `apart`; that nobody else touches it meanwhile is what the module's documentation asks of
+        // Python code.
         unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
     }
 
@@ -189,8 +195,8 @@ impl BytesMut {
     }
 }
 
-/// Memory that is lent to arrays: a tensor's private mapping. It may be lent any number of times; all arrays of it then see
-/// what one of them writes, as arrays of one memory do.
+/// Memory that is lent to arrays: a tensor's private mapping. It may be lent any number of times;
+/// all arrays of it then see what one of them writes, as arrays of one memory do.
 pub(crate) struct Lent {
     start: NonNull<u8>,
     len: usize,
@@ -198,15 +204,15 @@ pub(crate) struct Lent {
     _view: PrivateView,
 }
 
-// SAFETY: it is an address and the mapping behind it, which may be sent and unmapped from any thread. Nothing here reads or
-// writes the memory once it is lent.
+// SAFETY: it is an address and the mapping behind it, which may be sent and unmapped from any
+// thread. Nothing here reads or writes the memory once it is lent.
 unsafe impl Send for Lent {}
 
 // SAFETY: as above; a shared `Lent` gives away an address and nothing else.
 unsafe impl Sync for Lent {}
 
-/// A tensor that stands in a capsule, `T` being a managed one, and what keeps its memory. Consumers know the address of `T`,
-/// which is the address of the whole.
+/// A tensor that stands in a capsule, `T` being a managed one, and what keeps its memory. Consumers
+/// know the address of `T`, which is the address of the whole.
 #[repr(C)]
 struct Exported<T> {
     managed: T,
@@ -247,8 +253,8 @@ impl Lent {
         checkpoint: &Checkpoint,
         tensor: &Identity,
     ) -> waystation_format::Result<Arc<Self>> {
-        // SAFETY: that nobody writes to or truncates a shard while it is mapped is what the documentation of `map` asks of the
-        // caller, who opted in; conforming writers never do.
+        // SAFETY: that nobody writes to or truncates a shard while it is mapped is what the
+        // documentation of `map` asks of the caller, who opted in; conforming writers never do.
         let mut view = unsafe { checkpoint.map_private(tensor) }?;
         let bytes = view.as_mut_slice();
         let (start, len) = (NonNull::from(&mut *bytes).cast(), bytes.len());
@@ -259,7 +265,8 @@ impl Lent {
         self.len
     }
 
-    /// A new capsule of the memory, as bytes of one axis; with a version when the consumer knows of versions.
+    /// A new capsule of the memory, as bytes of one axis; with a version when the consumer knows of
+    /// versions.
     pub(crate) fn capsule<'py>(
         self: &Arc<Self>,
         py: Python<'py>,
@@ -299,8 +306,9 @@ impl<T> Exported<T> {
         destroy: ffi::PyCapsule_Destructor,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let whole = NonNull::from(Box::leak(Box::new(self)));
-        // SAFETY: the address is that of a managed tensor, which lives until its deleter is called: by the consumer that
-        // renamed the capsule, or by `destroy` when nobody did. All of it may be dropped on any thread.
+        // SAFETY: the address is that of a managed tensor, which lives until its deleter is called:
+        // by the consumer that renamed the capsule, or by `destroy` when nobody did. All of it may
+        // be dropped on any thread.
         let made = unsafe {
             PyCapsule::new_with_pointer_and_destructor(py, whole.cast(), name, Some(destroy))
         };
@@ -355,7 +363,8 @@ unsafe fn left<T>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<*mut T> {
     Some(pointer.cast()).filter(|pointer: &*mut T| !pointer.is_null())
 }
 
-/// Checks that nothing that is written to overlaps anything else: two destinations each other, or a destination a source.
+/// Checks that nothing that is written to overlaps anything else: two destinations each other, or a
+/// destination a source.
 ///
 /// # Errors
 /// `bad-argument` where one does.
@@ -390,7 +399,8 @@ impl Borrowed {
         })?;
         let [name, used] = VERSIONED;
         if let Some(tensor) = named::<Versioned>(capsule, name)? {
-            // SAFETY: a capsule of this name holds a managed tensor of whatever version; the version comes first in all of them.
+            // SAFETY: a capsule of this name holds a managed tensor of whatever version; the
+            // version comes first in all of them.
             let version = unsafe { (*tensor.as_ptr()).version.major };
             if version != VERSION.major {
                 return Err(usage(format!("expected DLPack {}, found {version}", VERSION.major)));

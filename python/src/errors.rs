@@ -1,7 +1,8 @@
 //! Our errors as Python's: everything that fails here raises `waystation.errors.Error`.
 //!
-//! It knows the members of an error and which function of the package makes an exception of them. It must not know what
-//! failed. Exceptions of Python's own (a signal, a callback that raises) pass as they are.
+//! It knows the members of an error and which function of the package makes an exception of them.
+//! It must not know what failed. Exceptions of Python's own (a signal, a callback that raises) pass
+//! as they are.
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -45,8 +46,8 @@ pub(crate) fn usage(message: impl Into<String>) -> Fault {
     Fault::Ours(Error::new(Code::BadArgument, message))
 }
 
-/// As [`usage`], where an exception of Python's says why. What ends a program (`KeyboardInterrupt`, `SystemExit`) stays what
-/// it is.
+/// As [`usage`], where an exception of Python's says why. What ends a program (`KeyboardInterrupt`,
+/// `SystemExit`) stays what it is.
 #[cold]
 pub(crate) fn usage_because(py: Python<'_>, message: &str, cause: PyErr) -> Fault {
     if !cause.is_instance_of::<PyException>(py) {

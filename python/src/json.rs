@@ -1,7 +1,8 @@
 //! JSON between Python and the specification's own forms.
 //!
-//! Python's `json` prints members in any order and with spaces; the format's own parser takes canonical text only. This module
-//! knows how to bring one to the other. It must not know any member.
+//! Python's `json` prints members in any order and with spaces; the format's own parser takes
+//! canonical text only. This module knows how to bring one to the other. It must not know any
+//! member.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,8 @@ use crate::errors::{Result, usage, usage_because};
 /// `(component, role, name, slot, owner, scope)`.
 type Parts = (String, String, String, Option<String>, Option<String>, Vec<(String, u64)>);
 
-/// Reads a key. Names are not looked at: whoever writes checks them, and nothing of a bad name is ever found.
+/// Reads a key. Names are not looked at: whoever writes checks them, and nothing of a bad name is
+/// ever found.
 ///
 /// # Errors
 /// `bad-argument` for what is no key, or has a role that the registry lacks.

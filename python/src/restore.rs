@@ -1,7 +1,7 @@
 //! What a place gets of a checkpoint's records, as JSON.
 //!
-//! It knows the members of the question and the answer. Grades and refusals are `waystation-reader`'s, the values of records
-//! those of `waystation-format`.
+//! It knows the members of the question and the answer. Grades and refusals are
+//! `waystation-reader`'s, the values of records those of `waystation-format`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Random streams between frameworks' own forms and records.
 //!
-//! It knows that a form comes as raw bytes or as JSON text, and the object that says what a form leaves unsaid. Forms and
-//! engines are `waystation-state`'s.
+//! It knows that a form comes as raw bytes or as JSON text, and the object that says what a form
+//! leaves unsaid. Forms and engines are `waystation-state`'s.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -78,8 +78,9 @@ fn read(form: Form, native: &[u8]) -> waystation_format::Result<StreamState> {
     form.read(&Native::Tree(tree), &unsaid)
 }
 
-/// Forms that do not say all stand in an object beside what they leave unsaid, under the names that the program prints:
-/// `{"impl","partitionable"?,"value"}` for jax, `{"algorithm","value"}` for rust.
+/// Forms that do not say all stand in an object beside what they leave unsaid, under the names that
+/// the program prints: `{"impl","partitionable"?,"value"}` for jax, `{"algorithm","value"}` for
+/// rust.
 fn with_unsaid(form: Form, tree: Tree, unsaid: Unsaid) -> Tree {
     let mut members = Vec::new();
     let mut push = |name: &str, value| members.push((MapKey::Str(name.to_owned()), value));

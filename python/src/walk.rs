@@ -34,7 +34,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Walk>()
 }
 
-/// Steps that may be taken; memory is the caller's own concern, who walks on from a cursor that a restore has compared.
+/// Steps that may be taken; memory is the caller's own concern, who walks on from a cursor that a
+/// restore has compared.
 pub(crate) fn budget(steps: Option<u64>) -> Budget {
     steps.map_or_else(Budget::unlimited, |steps| Budget::new(steps, u64::MAX))
 }

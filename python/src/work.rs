@@ -1,7 +1,8 @@
 //! Long work without the GIL, watched by the thread that called.
 //!
-//! It knows threads, signals and callbacks: the work runs on a thread of its own, while the calling thread wakes now and then to
-//! run Python's signal handlers and to report. It must not know what the work is.
+//! It knows threads, signals and callbacks: the work runs on a thread of its own, while the calling
+//! thread wakes now and then to run Python's signal handlers and to report. It must not know what
+//! the work is.
 
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,12 +26,13 @@ pub(crate) fn short<T: Send>(
     py.detach(work).map_err(Fault::Ours)
 }
 
-/// Does `work` without the GIL on a thread of its own. Meanwhile this thread runs signal handlers and calls
-/// `callback(what, done, total)` with the newest numbers, and once more when the work is done.
+/// Does `work` without the GIL on a thread of its own. Meanwhile this thread runs signal handlers
+/// and calls `callback(what, done, total)` with the newest numbers, and once more when the work is
+/// done.
 ///
 /// # Errors
-/// What a signal handler or the callback raises: the work is told to stop, and has stopped when this returns. Else what the
-/// work gives.
+/// What a signal handler or the callback raises: the work is told to stop, and has stopped when
+/// this returns. Else what the work gives.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     callback: Option<Py<PyAny>>,

@@ -1,7 +1,7 @@
 //! The forms by name, for whoever is told in words which it is.
 //!
-//! It knows which form is made of bytes and which of a tree, and what a form does not say of itself. What a form looks like is
-//! its own file's business.
+//! It knows which form is made of bytes and which of a tree, and what a form does not say of
+//! itself. What a form looks like is its own file's business.
 
 use std::fmt;
 
@@ -32,7 +32,8 @@ pub enum Form {
     Jax,
     /// `mx.random.state[0].tolist()` of MLX, or the list of that one key.
     Mlx,
-    /// The serialised form of `rand_chacha`, `rand_pcg` or `rand_xoshiro`, which does not say of which engine.
+    /// The serialised form of `rand_chacha`, `rand_pcg` or `rand_xoshiro`, which does not say of
+    /// which engine.
     Rust,
 }
 
@@ -122,8 +123,8 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// [`Code::BadRngState`] for what is not of the form, and for a state that its engine cannot be in;
-    /// [`Code::BadArgument`] where something is unsaid that the form does not say.
+    /// [`Code::BadRngState`] for what is not of the form, and for a state that its engine cannot be
+    /// in; [`Code::BadArgument`] where something is unsaid that the form does not say.
     pub fn read(self, native: &Native, unsaid: &Unsaid) -> Result<StreamState> {
         let tree = match (native, self) {
             (Native::Bytes(bytes), Self::TorchCpu) => return torch_cpu::from_bytes(bytes),
