@@ -247,3 +247,20 @@ def saves_and_is_killed(run: str) -> str:
     writer = ws.Writer(job, 3)
     dcp.save(state, storage_writer=writer, planner=ws.SavePlanner())
     return writer.path
+
+
+def load_strided(path: str, save_to: str) -> tuple[str, str]:
+    """A tensor of which each rank holds every other quarter; DCP takes that for one half. What saving and loading say."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    tensor = DTensor.from_local(torch.zeros(4), mesh, [_StridedShard(0, split_factor=2)], run_check=False,
+                                shape=torch.Size([8]), stride=(1,))
+    said = []
+    for what in (lambda: dcp.load({"w": tensor}, storage_reader=ws.Reader(path)),
+                 lambda: dcp.save({"w": tensor}, storage_writer=ws.Writer(start(save_to), 1), planner=ws.SavePlanner())):
+        try:
+            what()
+        except BaseException as why:  # noqa: BLE001  DCP's exception is not an Exception
+            said.append(str(why))
+    return said[0], said[1]
