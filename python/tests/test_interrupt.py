@@ -39,7 +39,9 @@ def test_a_callback_that_raises_stops_the_read_and_its_exception_is_raised(large
 
     with pytest.raises(Enough):
         opened.read([(made.param("w"), None, out)], progress=stop)
-    assert len(calls) == 1
+    ((_, done, total),) = calls
+    # Where it was told early enough, it has not gone on to the end.
+    assert done > total - 64 * MIB or not out[-MIB:].any()
     opened.read([(made.param("w"), ((0,), (8,)), out[:64])])
     assert out[:64].tobytes() == np.arange(8, dtype="u8").tobytes()
 
