@@ -24,21 +24,29 @@ if TYPE_CHECKING:
 __all__ = ["Placed", "answer", "hold"]
 
 
-def answer(ckpt: Checkpoint, place: Place, sources: Mapping[str, CursorSource], streams: str, cursors: str,
+def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, CursorSource], streams: str, cursors: str,
            leave_out: Collection[str]) -> dict[str, Any]:
     """What the format says that `place` gets, canaries compared. Raises `source-changed` where other data are offered than
-    were read, `canary-mismatch`, and `bad-argument` for a grade that there is not."""
+    were read, `canary-mismatch`, and `bad-argument` for a grade that there is not and for a name to leave out that neither
+    the checkpoint nor the trainer has."""
     for demand in (streams, cursors):
         if demand not in GRADES:
             raise usage(f"expected one of the grades {', '.join(GRADES)}, found {demand!r}")
+    saved = {kind: {record.name for record in ckpt.records(kind)} for kind in ("rng", "cursor", "uncaptured")}
+    there = saved["rng"] | saved["cursor"] | saved["uncaptured"]
+    unknown = set(leave_out) - there - set(live.names) - set(live.off) - sources.keys()
+    if unknown:
+        raise usage(f"expected streams and cursors to leave out, found {sorted(unknown)}; the checkpoint has {sorted(there)}")
     offered: list[list[Any]] = []
     fingerprints: dict[str, Any] = {}
     for name, source in sources.items():
+        if name not in saved["cursor"]:
+            continue
         these, fingerprint = source.offer(place)
         offered += [[name, records, sha256] for records, sha256 in these]
         if fingerprint is not None:
             fingerprints[name] = fingerprint
-    options = {"streams": streams, "cursors": cursors, "leave_out": sorted(leave_out), "sources": offered,
+    options = {"streams": streams, "cursors": cursors, "leave_out": sorted(there & set(leave_out)), "sources": offered,
                "fingerprints": fingerprints}
     said: dict[str, Any] = json.loads(ckpt.core.restore_json(place.topology, place.coordinate, canonical(options)))
     return said

@@ -6,6 +6,7 @@ touched. What each part is made of is the business of its module; when to save, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Union
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 import torch
 from torch import nn
 
-from ..errors import error, usage
+from ..errors import Error, error, usage
 from ..key import Key
 from ..records import Record
 from ..snapshot import Piece, Snapshot
@@ -182,7 +183,8 @@ class TrainingState:
         for component, model in self.models.items():
             snapshot.merge(modules.capture(model, component=component, ranks=ranks))
         for name, optimizer in self.optimizers.items():
-            snapshot.merge(optimization.capture(optimizer, self.models, name=name, ranks=ranks, masters=self.masters))
+            snapshot.merge(optimization.capture(optimizer, self.models, name=name, ranks=ranks,
+                                               masters=self._masters_of(optimizer)))
         for name, (average, decay) in self.averages.items():
             snapshot.merge(averages.capture(average, name=name, component=self._averaged(name), ranks=ranks, decay=decay))
         for name, scheduler in self.schedulers.items():
@@ -190,6 +192,12 @@ class TrainingState:
         for name, scaler in self.scalers.items():
             snapshot.merge(scaling.capture(scaler, name=name))
         return snapshot
+
+    def _masters_of(self, optimizer: torch.optim.Optimizer) -> dict[torch.Tensor, torch.Tensor] | None:
+        """Of the masters those that this optimizer updates; None where there are none."""
+        own = {id(each) for group in optimizer.param_groups for each in group["params"]}
+        found = {each: master for each, master in (self.masters or {}).items() if {id(each), id(master)} & own}
+        return found or None
 
     def _averaged(self, name: str) -> str:
         """The component that an average is one of: that of its name, where there are several."""
@@ -243,14 +251,20 @@ class TrainingState:
         is found in the data of a tensor while it is read leaves a state that is not to be trained with.
 
         The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator draws
-        from them makes it there. In a job of several ranks each restores by itself.
+        from them makes it there. In a job of several ranks all call it together: one all_gather, and where one rank
+        refuses, all do.
         """
         out = frozenset(leave_out)
-        said, placed = self._placed(ckpt, streams, cursors, out)
-        placed.raise_if_bad(said)
-        stored = Stored.of(ckpt)
-        pending = self._plan(stored, said)
-        pending.report.extend(placed.lines)
+        try:
+            said, placed = self._placed(ckpt, streams, cursors, out)
+            placed.raise_if_bad(said)
+            pending = self._plan(Stored.of(ckpt), said)
+            pending.report.extend(placed.lines)
+            pending.report.raise_if_bad(strict)
+        except Error as why:
+            self._agree(why)
+            raise
+        self._agree(None)
         pending.run(ckpt, strict=strict, progress=progress)
         if said["progress"] is not None:
             self.progress.put(said["progress"])
@@ -262,9 +276,22 @@ class TrainingState:
         self._watch(placed.natives)
         return pending.report
 
+    def _agree(self, why: Error | None) -> None:
+        """Tells all ranks whether this one refuses, and raises where only others do."""
+        group = self.place.group
+        if group.size == 1:
+            return
+        answers = group.all_gather(b"" if why is None else json.dumps([why.code, why.message]).encode())
+        refusing = [rank for rank, answer in enumerate(answers) if answer]
+        if why is None and refusing:
+            code, message = json.loads(answers[refusing[0]])
+            others = f" (and {len(refusing) - 1} more)" if len(refusing) > 1 else ""
+            raise error("not-exact", f"rank {refusing[0]}{others} refused the checkpoint with {code}: {message}",
+                        remedy="Nothing was touched on any rank. Do there what its own error says.")
+
     def _placed(self, ckpt: Checkpoint, streams: str, cursors: str,
                 out: frozenset[str]) -> tuple[dict[str, Any], placing.Placed]:
-        said = placing.answer(ckpt, self.place, self.data, streams, cursors, out)
+        said = placing.answer(ckpt, self.place, self.streams, self.data, streams, cursors, out)
         return said, placing.hold(said, self.streams, self.data, (streams, cursors), out)
 
     def _plan(self, stored: Stored, said: dict[str, Any]) -> Pending:
@@ -274,7 +301,8 @@ class TrainingState:
             pending.merge(modules.plan(stored, model, component=component, ranks=ranks))
         for name, optimizer in self.optimizers.items():
             pending.merge(optimizer_load.plan(stored, optimizer, self.models, name=name, ranks=ranks,
-                                              record=said["optimizers"].get(name), masters=self.masters))
+                                              record=said["optimizers"].get(name),
+                                              masters=self._masters_of(optimizer)))
         for name, (average, decay) in self.averages.items():
             pending.merge(averages.plan(stored, average, name=name, component=self._averaged(name), ranks=ranks, decay=decay))
         for name, scheduler in self.schedulers.items():
