@@ -16,7 +16,8 @@ from waystation.key import Key
 from waystation.snapshot import Snapshot, write
 
 
-def save(path: Path, *snapshots: Snapshot, step: int = 1, topology: Sequence[tuple[str, int]] = ()) -> waystation.Checkpoint:
+def save(path: Path, *snapshots: Snapshot, step: int = 1,
+         topology: Sequence[tuple[str, int]] = ()) -> waystation.Checkpoint:
     """One checkpoint of what each rank has, verified, and open."""
     run = path / "run"
     run.mkdir(exist_ok=True)

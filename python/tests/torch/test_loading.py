@@ -37,7 +37,7 @@ def test_copies_are_made_a_few_at_a_time(tmp_path: Path, memory: int) -> None:
 
 def test_regions_views_and_shared_memory(tmp_path: Path) -> None:
     ckpt, tensors = _ckpt(tmp_path)
-    rows, columns, twice = torch.zeros(2, 6, dtype=torch.int32), torch.zeros(4, 6, dtype=torch.int32), torch.zeros(4, 6).int()
+    rows, columns, twice = torch.zeros(2, 6).int(), torch.zeros(4, 6).int(), torch.zeros(4, 6).int()
     load(ckpt, [Read(Key.param("t1"), (1, 0), (2, 6), rows), Read(Key.param("t2"), (0, 2), (4, 2), columns[:, 4:]),
                 _whole("t3", twice), _whole("t3", twice), Read(Key.param("t3"), (0, 0), (1, 6), twice[:1])])
     assert torch.equal(rows, tensors["t1"][1:3]) and torch.equal(twice, tensors["t3"])

@@ -67,7 +67,8 @@ class _Odd(nn.Module):
         self.register_buffer("rows", (fill + torch.arange(3.0)).expand(4, 3))
         self.register_buffer("nothing", None)
         self.images = nn.Conv2d(3, 4, 2).to(memory_format=torch.channels_last)
-        self.register_buffer("nan", torch.tensor([0x7FC01234 + fill, -2147483648 + fill], dtype=torch.int32).view(torch.float32))
+        patterns = torch.tensor([0x7FC01234 + fill, -2147483648 + fill], dtype=torch.int32)
+        self.register_buffer("nan", patterns.view(torch.float32))
 
 
 def test_tensors_of_every_form(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ ALL: dict[str, Make] = {
     "adam capturable flag off": lambda m: _O.Adam(m.parameters(), foreach=False),
     "adamax": lambda m: _O.Adamax(m.parameters()),
     "adamw groups": lambda m: _O.AdamW([
-        {"params": _matrices(m), "weight_decay": 0.1}, {"params": [p for p in m.parameters() if p.ndim != 2], "lr": 3e-4}]),
+        {"params": _matrices(m), "weight_decay": 0.1},
+        {"params": [p for p in m.parameters() if p.ndim != 2], "lr": 3e-4}]),
     "adamw named": lambda m: _O.AdamW(m.named_parameters(), lr=1e-2),
     "asgd": lambda m: _O.ASGD(m.parameters(), t0=2),
     "lbfgs": lambda m: _O.LBFGS(m.parameters(), max_iter=3, history_size=4),

@@ -15,7 +15,8 @@ from waystation.torch import model as models
 from waystation.torch.report import Line, Refused, Report
 
 
-def _findings(saved: nn.Module, live: nn.Module, tmp_path: Path, *, strict: bool = True) -> list[tuple[str, str | None]]:
+def _findings(saved: nn.Module, live: nn.Module, tmp_path: Path, *,
+              strict: bool = True) -> list[tuple[str, str | None]]:
     """What is refused; nothing of the live model may have moved."""
     ckpt, before = save(tmp_path, models.capture(saved)), copy.deepcopy(dict(live.state_dict()))
     with pytest.raises(Refused) as caught:

@@ -1,4 +1,5 @@
-"""Schedules: every class of torch.optim.lr_scheduler goes on as it would have, and what the records claim of it holds."""
+"""Schedules: every class of torch.optim.lr_scheduler goes on as it would have, and what the records claim of it
+holds."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class _Ramp:
 
 
 ALL: dict[str, Make] = {
-    "ChainedScheduler": lambda o: lr.ChainedScheduler([lr.ConstantLR(o, 0.1, 5), lr.ExponentialLR(o, 0.9)], optimizer=o),
+    "ChainedScheduler": lambda o: lr.ChainedScheduler(
+        [lr.ConstantLR(o, 0.1, 5), lr.ExponentialLR(o, 0.9)], optimizer=o),
     "ConstantLR": lambda o: lr.ConstantLR(o, 0.3, 10),
     "CosineAnnealingLR": lambda o: lr.CosineAnnealingLR(o, 40, eta_min=1e-5),
     "CosineAnnealingWarmRestarts": lambda o: lr.CosineAnnealingWarmRestarts(o, 7, 2),
@@ -47,7 +49,8 @@ ALL: dict[str, Make] = {
     "PolynomialLR squared": lambda o: lr.PolynomialLR(o, 40, 2.0),
     "ReduceLROnPlateau": lambda o: lr.ReduceLROnPlateau(o, patience=2, cooldown=1, min_lr=[1e-4, 1e-3]),
     "SequentialLR": lambda o: lr.SequentialLR(o, [
-        lr.LinearLR(o, 0.01, total_iters=5), lr.CosineAnnealingLR(o, 30), lr.ConstantLR(o, 0.5, 3)], milestones=[5, 35]),
+        lr.LinearLR(o, 0.01, total_iters=5), lr.CosineAnnealingLR(o, 30), lr.ConstantLR(o, 0.5, 3)],
+        milestones=[5, 35]),
     "StepLR": lambda o: lr.StepLR(o, 6, 0.7),
     "SWALR": lambda o: SWALR(o, swa_lr=0.02, anneal_epochs=12),
 }
@@ -58,7 +61,8 @@ def _optimizer(tensors: bool = False) -> torch.optim.Optimizer:
         return torch.tensor(number) if tensors else number
 
     return torch.optim.SGD([{"params": [torch.nn.Parameter(torch.ones(2))], "lr": rate(0.1)},
-                            {"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate(0.03)}], momentum=0.9, lr=rate(1.0))
+                            {"params": [torch.nn.Parameter(torch.ones(1))], "lr": rate(0.03)}],
+                           momentum=0.9, lr=rate(1.0))
 
 
 def _advance(optimizer: torch.optim.Optimizer, scheduler: Any, first: int, steps: int) -> list[list[Any]]:
@@ -147,8 +151,8 @@ def test_another_schedule_is_refused(tmp_path: Path) -> None:
     nested.mkdir()
     ckpt_of_several = save(nested, schedules.capture(ALL["SequentialLR"](_optimizer())))
     optimizer = _optimizer()
-    other = lr.SequentialLR(optimizer, [lr.LinearLR(optimizer), lr.ExponentialLR(optimizer, 0.9), lr.ConstantLR(optimizer)],
-                            milestones=[5, 35])
+    inner = [lr.LinearLR(optimizer), lr.ExponentialLR(optimizer, 0.9), lr.ConstantLR(optimizer)]
+    other = lr.SequentialLR(optimizer, inner, milestones=[5, 35])
     with pytest.raises(Refused, match=r"CosineAnnealingLR, ConstantLR\) in the checkpoint"):
         schedules.restore(ckpt_of_several, other, strict=False)
     with pytest.raises(Refused, match="no state of such"):

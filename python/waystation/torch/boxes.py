@@ -30,10 +30,10 @@ Run = tuple[int, int]
 class Ranks:
     """The ranks of a job that hold a model, seen from one of them.
 
-    `rank` and `size` are those of the default process group, as device meshes have them. `holders` are the ranks that hold
-    the very parameters of this model, None for all: a stage of a pipeline says which ranks have that stage. `scope` gives
-    for the name of a parameter or buffer the coordinate that tells it from those of that name on other ranks, and `()`
-    for all that ranks share.
+    `rank` and `size` are those of the default process group, as device meshes have them. `holders` are the ranks that
+    hold the very parameters of this model, None for all: a stage of a pipeline says which ranks have that stage.
+    `scope` gives for the name of a parameter or buffer the coordinate that tells it from those of that name on other
+    ranks, and `()` for all that ranks share.
     """
 
     rank: int = 0
@@ -44,7 +44,8 @@ class Ranks:
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
             raise usage(f"rank {self.rank} of {self.size} ranks: ranks count from 0")
-        if self.holders is not None and (list(self.holders) != sorted(set(self.holders)) or self.rank not in self.holders):
+        holders = self.holders
+        if holders is not None and (list(holders) != sorted(set(holders)) or self.rank not in holders):
             raise usage(f"holders are ascending ranks with this one, {self.rank}, among them, not {self.holders}")
 
     @property
@@ -82,7 +83,8 @@ def is_distributed(tensor: torch.Tensor) -> bool:
 def plain(tensor: torch.Tensor, what: object) -> None:
     """Refuses what has no elements of its own here, or holds more than its elements; `what` names the tensor."""
     if torch.nn.parameter.is_lazy(tensor):
-        raise usage(f"{what} is not initialised: run the model once, or make its shapes known, before saving or loading")
+        raise usage(f"{what} is not initialised: run the model once, or make its shapes known, before saving or "
+                    "loading")
     if type(tensor) not in _PLAIN and not is_distributed(tensor):
         kind = type(tensor)
         raise usage(f"{what} is a {kind.__module__}.{kind.__qualname__}, a tensor that may hold more than its elements",
@@ -107,8 +109,8 @@ def global_shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def boxes(tensor: torch.Tensor, what: object = "a tensor") -> list[Box]:
-    """The boxes of `tensor` on this rank, ascending; none where it holds no element. Raises `bad-argument` for a placement
-    that is no share of the elements (`Partial`) or that is unknown."""
+    """The boxes of `tensor` on this rank, ascending; none where it holds no element. Raises `bad-argument` for a
+    placement that is no share of the elements (`Partial`) or that is unknown."""
     here = local(tensor)
     if not is_distributed(tensor):
         shape = global_shape(here)
@@ -121,13 +123,15 @@ def boxes(tensor: torch.Tensor, what: object = "a tensor") -> list[Box]:
     axes = runs(global_shape(tensor), tuple(mesh.shape), at, placements, what)
     extents = tuple(sum(length for _, length in axis) for axis in axes)
     if extents != tuple(here.shape):
-        raise usage(f"{what}: its placements {tuple(placements)} give this rank {extents}, and it holds {tuple(here.shape)}")
+        raise usage(f"{what}: its placements {tuple(placements)} give this rank {extents}, and it holds "
+                    f"{tuple(here.shape)}")
     return [] if 0 in extents else list(_cut(here, axes))
 
 
 def runs(shape: Sequence[int], mesh: Sequence[int], at: Sequence[int], placements: Sequence[Any],
          what: object = "a tensor") -> list[list[Run]]:
-    """For each axis of `shape` the runs of indices that the rank at `at` of a mesh holds, in the order in which it does."""
+    """For each axis of `shape` the runs of indices that the rank at `at` of a mesh holds, in the order in which it
+    does."""
     from torch.distributed.tensor import Replicate, Shard
 
     axes: list[list[Run]] = [[(0, size)] for size in shape]
@@ -147,8 +151,8 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
            axes: tuple[int | None, ...] | None = None) -> tuple[list[Piece], list[Declared]]:
     """What this rank writes of a tensor, and whether it declares it.
 
-    Of ranks with the same elements one writes them, `owner_rank`; the first of them declares them, so that elements that
-    their owner does not have are missed at the commit.
+    Of ranks with the same elements one writes them, `owner_rank`; the first of them declares them, so that elements
+    that their owner does not have are missed at the commit.
     """
     plain(tensor, key)
     shape, dtype = global_shape(tensor), dtypes.of_torch(tensor.dtype)
@@ -167,8 +171,8 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
 def replicas(tensor: torch.Tensor, ranks: Ranks, what: object = "a tensor") -> list[int]:
     """The ranks that hold the elements that this one holds, ascending; none where this one is not of the tensor's mesh.
 
-    A mesh that is a slice of a larger one says nothing of the other axes of that: the tensor is the same along them, among
-    `ranks.holders`. Raises `bad-argument` where the mesh does not reach all of these.
+    A mesh that is a slice of a larger one says nothing of the other axes of that: the tensor is the same along them,
+    among `ranks.holders`. Raises `bad-argument` where the mesh does not reach all of these.
     """
     if not is_distributed(tensor):
         return list(ranks.holding)
@@ -176,7 +180,8 @@ def replicas(tensor: torch.Tensor, ranks: Ranks, what: object = "a tensor") -> l
     at = mesh.get_coordinate()
     if at is None:
         return []
-    sharded = tuple(type(placement).__name__ != "Replicate" for placement in tensor.placements)  # type: ignore[attr-defined]
+    placements: Sequence[Any] = tensor.placements  # type: ignore[attr-defined]
+    sharded = tuple(type(placement).__name__ != "Replicate" for placement in placements)
     try:
         return list(_same(mesh, tuple(at), sharded, ranks.holding))
     except UsageError as why:
@@ -189,7 +194,7 @@ def _same(mesh: Any, at: tuple[int, ...], sharded: tuple[bool, ...], holding: Se
     beyond = set(holding) - set(whole.flatten().tolist())
     if beyond:
         raise usage(f"a mesh of the ranks {whole.flatten().tolist()}, and {sorted(beyond)} hold the model too",
-                    remedy="Slice all meshes from one over all ranks, or say in Ranks.holders which ranks hold this model.")
+                    remedy="Slice all meshes from one over all ranks, or say in Ranks.holders which hold this model.")
     same = mesh.mesh
     for dim in reversed(range(same.ndim)):
         if sharded[dim]:
@@ -208,7 +213,8 @@ def _same(mesh: Any, at: tuple[int, ...], sharded: tuple[bool, ...], holding: Se
 
 
 def _share(runs: list[Run], count: int, index: int, factor: int) -> list[Run]:
-    """Of indices in `factor` parts, of which each is cut in `count`, the pieces number `index`: as `torch.chunk` cuts."""
+    """Of indices in `factor` parts, of which each is cut in `count`, the pieces number `index`: as `torch.chunk`
+    cuts."""
     size = sum(length for _, length in runs)
     part = -(-size // factor)
     taken: list[Run] = []

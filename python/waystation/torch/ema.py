@@ -1,7 +1,8 @@
-"""Averages of a model's parameters (`torch.optim.swa_utils.AveragedModel`, or any copy of the model) and back, bit for bit.
+"""Averages of a model's parameters (`torch.optim.swa_utils.AveragedModel`, or any copy of the model) and back, bit for
+bit.
 
-An average goes by the names of the model's parameters, in the role `ema`. How it is made is a function, which is not saved:
-a record says its decay, and a value how many updates there were as the framework counts them.
+An average goes by the names of the model's parameters, in the role `ema`. How it is made is a function, which is not
+saved: a record says its decay, and a value how many updates there were as the framework counts them.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def capture(average: nn.Module, *, name: str = "ema", component: str = "main", r
             decay: float | None = None, updates: int | None = None, coordinate: Coordinate = ()) -> Snapshot:
     """What this rank saves of an average of the model `component`, whose tensors have `name` as their owner.
 
-    `decay` and `updates` are taken from an `AveragedModel` where it has them, and must be given for any other copy of the
-    model; a decay that is not constant is NaN. Persistent buffers are saved with the parameters.
+    `decay` and `updates` are taken from an `AveragedModel` where it has them, and must be given for any other copy of
+    the model; a decay that is not constant is NaN. Persistent buffers are saved with the parameters.
     """
     model, count, own = _parts(average, name)
     known = own if decay is None else decay
@@ -49,12 +50,14 @@ def capture(average: nn.Module, *, name: str = "ema", component: str = "main", r
     if count is not None and updates is not None and updates != number:
         raise usage(f"average {name!r} counts {number} updates, and updates={updates} was passed")
     if known is None:
-        raise usage(f"the decay of average {name!r} stands in a function that is not PyTorch's: pass decay=, NaN where it "
+        raise usage(f"the decay of average {name!r} stands in a function that is not PyTorch's: pass decay=, NaN "
+                    "where it "
                     f"is not constant")
     snapshot = Snapshot(records=[Record(_KIND, name, records.ema(name, decay=known, updates=number).value, coordinate)])
     names = names_of(model, f"average {name!r}")
     if names.extra:
-        raise usage(f"average {name!r} holds modules with extra state ({names.extra[0][0]!r}), which an average has not")
+        raise usage(f"average {name!r} holds modules with extra state ({names.extra[0][0]!r}), which an average "
+                    "has not")
     for each in names.tensors:
         if not each.is_alias:
             written, declared = pieces(key_of(each, name, component, ranks), each.tensor, ranks)
@@ -130,7 +133,8 @@ def _parts(average: nn.Module, name: str) -> tuple[nn.Module, torch.Tensor | Non
     count = getattr(average, "n_averaged")
     model = getattr(average, "module", None)
     if not isinstance(count, torch.Tensor) or count.ndim or not isinstance(model, nn.Module):
-        raise usage(f"average {name!r} is a {type(average).__name__}, which is not as AveragedModel: n_averaged and module")
+        raise usage(f"average {name!r} is a {type(average).__name__}, which is not as AveragedModel: n_averaged "
+                    "and module")
     functions = [each for each in (getattr(average, "avg_fn", None), getattr(average, "multi_avg_fn", None)) if each]
     return model, count, _decay(functions[0]) if functions else NOT_CONSTANT
 

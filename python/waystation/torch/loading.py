@@ -1,8 +1,8 @@
 """Reading boxes of a checkpoint straight into live tensors, as one plan.
 
-Nothing is cast: the bytes of a box go to the memory of the tensor that they are for, or, where that is not one run of host
-memory, through a copy. Which box goes where was found and checked before; damage is found while reading, so after an
-error here what was being loaded is not to be trained with.
+Nothing is cast: the bytes of a box go to the memory of the tensor that they are for, or, where that is not one run of
+host memory, through a copy. Which box goes where was found and checked before; damage is found while reading, so after
+an error here what was being loaded is not to be trained with.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Read:
 class Pending:
     """What a restore found and will do, before it touches anything.
 
-    `report` says how well each thing fits, `reads` which elements go where, `finish` what is done once they are there, in
-    order. `done` may check or follow up what several of them did.
+    `report` says how well each thing fits, `reads` which elements go where, `finish` what is done once they are there,
+    in order.
     """
 
     report: Report = field(default_factory=Report)
@@ -66,7 +66,8 @@ class Pending:
 
 
 def reads_of(key: Key, tensor: torch.Tensor) -> list[Read]:
-    """The reads that fill the elements of `tensor` on this rank with those of the stored tensor of its shape and dtype."""
+    """The reads that fill the elements of `tensor` on this rank with those of the stored tensor of its shape and
+    dtype."""
     plain(tensor, key)
     return [Read(key, box.start, box.extent, box.data) for box in boxes(tensor, key)]
 
@@ -74,7 +75,8 @@ def reads_of(key: Key, tensor: torch.Tensor) -> list[Read]:
 def load(ckpt: Checkpoint, reads: Iterable[Read], *, progress: _core.Progress | None = None,
          memory: int = MEMORY) -> None:
     """Reads every box into its place: those that are one run of host memory in one plan with as many others as fit into
-    `memory` bytes of copies, the rest in further plans. Boxes that several tensors of one memory share are read once."""
+    `memory` bytes of copies, the rest in further plans. Boxes that several tensors of one memory share are read
+    once."""
     source = ckpt._source
     memory = memory if source.memory_budget is None else min(memory, source.memory_budget)
     direct, copied = _sorted_out(list(reads))
@@ -112,7 +114,8 @@ def _put(read: Read, copy: torch.Tensor) -> None:
             if stride == 0 and size > 1:
                 first = copy.narrow(dim, 0, 1)
                 if not _same_bytes(copy, first.expand_as(copy)):
-                    raise usage(f"the live tensor is expanded along axis {dim}, and the stored elements differ along it",
+                    raise usage(f"the live tensor is expanded along axis {dim}, and the stored elements differ "
+                                "along it",
                                 tensor=read.key.text)
                 into, copy = into.narrow(dim, 0, 1), first
         into.copy_(copy)

@@ -29,11 +29,12 @@ FROZEN = "frozen"
 
 def capture(model: nn.Module, *, component: str = "main", ranks: Ranks = Ranks(), omit_frozen: bool = False,
             coordinate: Coordinate = ()) -> Snapshot:
-    """What this rank saves of a model: boxes of its parameters and persistent buffers, aliases of tied ones, extra state.
+    """What this rank saves of a model: boxes of its parameters and persistent buffers, aliases of tied ones, extra
+    state.
 
     With `omit_frozen`, parameters that need no gradient are named and left out. `coordinate` is for extra state that
-    differs between ranks which hold the same module. Tensors are views, not copies. Raises `bad-argument` for what a checkpoint cannot hold without
-    loss, with its name.
+    differs between ranks which hold the same module. Tensors are views, not copies. Raises `bad-argument` for what a
+    checkpoint cannot hold without loss, with its name.
     """
     names = names_of(model, _what(component))
     snapshot = Snapshot()
@@ -91,8 +92,8 @@ def plan(ckpt: Checkpoint | Stored, model: nn.Module, *, component: str = "main"
             continue
         roots.setdefault(each.target, entry)
         if each.is_alias and roots[each.target].key != entry.key:
-            report.add(each.role, each.name, "none", f"one tensor with {each.target} here, another one in the checkpoint",
-                       "tied")
+            apart = f"one tensor with {each.target} here, another one in the checkpoint"
+            report.add(each.role, each.name, "none", apart, "tied")
             continue
         note = None if entry.role == each.role else f"saved as {entry.role}"
         if not each.is_alias:
@@ -132,14 +133,16 @@ def _plan_extra(stored: Stored, names: Names, component: str, coordinate: Coordi
     for name, _, module in names.extra:
         record = stored.record("value", prefix + name, coordinate)
         if record is None:
-            pending.report.add("value", prefix + name, "none", "the module has extra state, the checkpoint none", "missing")
+            why = "the module has extra state, the checkpoint none"
+            pending.report.add("value", prefix + name, "none", why, "missing")
             continue
         state = stored.ckpt.value(record.name, record.coordinate)
         pending.finish.append(bound(_set_extra, module, state))
         pending.report.add("value", record.name)
     for name in sorted(saved - {name for name, _, _ in names.extra}):
         if not partial:
-            pending.report.add("value", prefix + name, "none", "extra state of a module that has none here", "unexpected")
+            why = "extra state of a module that has none here"
+            pending.report.add("value", prefix + name, "none", why, "unexpected")
 
 
 def _set_extra(module: nn.Module, state: Any) -> None:

@@ -30,7 +30,8 @@ _HIDDEN = "_checkpoint_wrapped_module."  # these wrappers take it out of the sta
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A parameter or persistent buffer under one of its names; `target` is the first of all its names, maybe this one."""
+    """A parameter or persistent buffer under one of its names; `target` is the first of all its names, maybe this
+    one."""
 
     name: str
     role: str
@@ -59,8 +60,8 @@ class Names:
 def names_of(model: nn.Module, what: str = "the model") -> Names:
     """The names of a model's parameters, persistent buffers and extra state.
 
-    Raises `bad-argument` where its `state_dict` has other names or other tensors than its modules: a hook or an override
-    that this function cannot follow would otherwise lose state.
+    Raises `bad-argument` where its `state_dict` has other names or other tensors than its modules: a hook or an
+    override that this function cannot follow would otherwise lose state.
     """
     # First, since it runs the hooks that put sharded parameters in their place.
     stated: dict[str, Any] = dict(model.state_dict(keep_vars=True))
@@ -78,7 +79,8 @@ def names_of(model: nn.Module, what: str = "the model") -> Names:
     lost = sorted(stated.keys() - found.keys() - extra.keys())
     hidden = sorted((found.keys() | extra.keys()) - stated.keys())
     if lost or hidden:
-        raise usage(f"the state_dict of {what} has {_some(lost)} that no parameter, buffer or extra state of its modules is, "
+        raise usage(f"the state_dict of {what} has {_some(lost)} that no parameter, buffer or extra state of its "
+                    "modules is, "
                     f"and lacks {_some(hidden)} that one is: a hook or an override changes it",
                     remedy="Save what it adds as values or tensors of your own, and hand over the model without it.")
     first: dict[tuple[str, int], str] = {}
@@ -98,13 +100,6 @@ def names_of(model: nn.Module, what: str = "the model") -> Names:
         taken[name] = raw
         tensors.append(Named(name, role, tensor, first.setdefault((role, id(tensor)), name)))
     return Names(tuple(tensors), tuple(states))
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model within its wrappers."""
-    while (child := _wrapped(model)) is not None:
-        model = getattr(model, child)
-    return model
 
 
 def _modules(module: nn.Module, raw: str, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, str, nn.Module]]:

@@ -1,4 +1,5 @@
-"""The state of an optimizer into a snapshot: tensors by parameter and slot, hyper-parameters and step counts in a record.
+"""The state of an optimizer into a snapshot: tensors by parameter and slot, hyper-parameters and step counts in a
+record.
 
 Parameters go by the names that the model gives them, never by number. `resume_optimizer` is the way back.
 """
@@ -60,7 +61,8 @@ class Params:
         """The name of a parameter of a group. Raises `bad-argument` for one that no model has."""
         pair = self.pairs.get(id(parameter))
         if pair is None:
-            raise usage(f"parameter {number} of group {group} of optimizer {self.owner!r}, of shape {list(parameter.shape)}, "
+            raise usage(f"parameter {number} of group {group} of optimizer {self.owner!r}, of shape "
+                        f"{list(parameter.shape)}, "
                         f"is none of the model's",
                         remedy="Make the optimizer of the parameters that the model has now, after it was wrapped or "
                                "sharded, and hand over all models that it updates, as {component: model}.")
@@ -71,9 +73,9 @@ def capture(optimizer: torch.optim.Optimizer, models: Models, *, name: str = "ma
             coordinate: Coordinate = (), masters: Masters | None = None, cast: str = "nearest-even") -> Snapshot:
     """What this rank saves of an optimizer, whose tensors and record have `name` as their owner.
 
-    `coordinate` is where ranks have other parameters, as stages of a pipeline do. `masters` are saved in the role of that
-    name; `cast` says how parameters are made of them: nearest-even, stochastic or other. Tensors are views, not copies.
-    Raises `bad-argument` for parameters that no model has, and for state that cannot be held without loss.
+    `coordinate` is where ranks have other parameters, as stages of a pipeline do. `masters` are saved in the role of
+    that name; `cast` says how parameters are made of them: nearest-even, stochastic or other. Tensors are views, not
+    copies. Raises `bad-argument` for parameters that no model has, and for state that cannot be held without loss.
     """
     _known(optimizer, name)
     params = Params.of(models, name, masters)
@@ -100,7 +102,8 @@ def capture(optimizer: torch.optim.Optimizer, models: Models, *, name: str = "ma
             free[each] = state
             continue
         if id(each) not in pairs:
-            raise usage(f"optimizer {name!r} has state for a tensor of shape {list(each.shape)} that is in none of its groups")
+            raise usage(f"optimizer {name!r} has state for a tensor of shape {list(each.shape)} that is in none "
+                        "of its groups")
         pair = pairs[id(each)]
         for native, value in state.items():
             if native == "step" and kind not in WITHOUT_PARAMETER and _is_scalar(value):
@@ -172,7 +175,8 @@ def _slot(snapshot: Snapshot, ranks: Ranks, owner: str, pair: Pair, parameter: t
     scope = ranks.scope_of(name)
     key = Key.optimizer(name, slot, owner, component=component, scope=scope)
     if value.ndim and not is_distributed(value) and is_sharded(parameter) and not scope:
-        raise usage(f"the state {slot!r} of optimizer {owner!r} for {name!r} is a plain tensor of shape {list(value.shape)}, "
+        raise usage(f"the state {slot!r} of optimizer {owner!r} for {name!r} is a plain tensor of shape "
+                    f"{list(value.shape)}, "
                     f"while the parameter is sharded: each rank may have another one", tensor=key.text,
                     remedy="Use an optimizer that keeps DTensors for DTensors.")
     axes = axes_of(global_shape(value), global_shape(parameter))

@@ -1,7 +1,7 @@
 """The state of an optimizer out of a checkpoint, into a live one: by name, in the dtype in which it was saved.
 
-State is made anew and takes the place of what is there in one move at the end, without `load_state_dict`, which would cast
-it to the parameter's dtype. Models are loaded elsewhere; here they only name parameters.
+State is made anew and takes the place of what is there in one move at the end, without `load_state_dict`, which would
+cast it to the parameter's dtype. Models are loaded elsewhere; here they only name parameters.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def plan(ckpt: Checkpoint | Stored, optimizer: torch.optim.Optimizer, models: Mo
          partial: bool = False, coordinate: Coordinate = ()) -> Pending:
     """What loading into `optimizer` would do, and what stands against it; nothing is touched.
 
-    `record` is the value of the record of kind `optimizer`, joined over all coordinates, as a restore for a place gives it;
-    None: the only one of that name in the checkpoint. `partial` says that this rank has some of the parameters only.
+    `record` is the value of the record of kind `optimizer`, joined over all coordinates, as a restore for a place gives
+    it; None: the only one of that name in the checkpoint. `partial` says that this rank has some of the parameters
+    only.
     """
     stored = Stored.of(ckpt)
     pending = Pending()
@@ -125,7 +126,8 @@ class _Plan:
         self.pending.finish.append(bound(self.finish, extra.get("other", {})))
         return self.pending
 
-    def add(self, pair: Pair | str, grade: str = "exact", reason: str | None = None, finding: str | None = None) -> None:
+    def add(self, pair: Pair | str, grade: str = "exact", reason: str | None = None,
+            finding: str | None = None) -> None:
         what = pair if isinstance(pair, str) else pair[1] if pair[0] == "main" else f"{pair[0]}:{pair[1]}"
         self.pending.report.add(_KIND, f"{self.name}/{what}", grade, reason, finding)
 
@@ -196,7 +198,8 @@ class _Plan:
             if record.coordinate in (self.coordinate, ()) or len(records) == 1:
                 free = found["other"]
             elif found["other"] and all(each.coordinate != self.coordinate for each in records):
-                self.add("state of no parameter", "none", f"saved at {record.coordinate}, which is not asked for", "missing")
+                why = f"saved at {record.coordinate}, which is not asked for"
+                self.add("state of no parameter", "none", why, "missing")
         return {"params": joined, "other": free}
 
     def param(self, pair: Pair, each: torch.Tensor, group: dict[str, Any], extra: dict[Any, Any]) -> None:
@@ -215,8 +218,8 @@ class _Plan:
                 good = False
                 continue
             if not _follows(entry, global_shape(each)):
-                self.add(pair, "none", f"{slot} has the shape {list(entry.shape)}, the parameter {list(each.shape)} here",
-                         "shape")
+                why = f"{slot} has the shape {list(entry.shape)}, the parameter {list(each.shape)} here"
+                self.add(pair, "none", why, "shape")
                 good = False
                 continue
             target = self.new(native, entry, each, group)
@@ -247,7 +250,9 @@ class _Plan:
         dtype = dtypes.torch_dtype(entry.dtype)
         now = self.optimizer.state.get(each, {}).get(native)
         for model in (now, each):
-            if isinstance(model, torch.Tensor) and entry.shape == global_shape(model) and (model is now or native not in SCALARS):
+            if not isinstance(model, torch.Tensor) or entry.shape != global_shape(model):
+                continue
+            if model is now or native not in SCALARS:
                 with torch.no_grad():
                     return torch.empty_like(model.detach(), dtype=dtype, requires_grad=False)
         if not entry.shape:

@@ -69,7 +69,8 @@ class Report:
         """The lines that stand against loading. Without `strict` only those whose elements would be other ones."""
         return self.findings if strict else [line for line in self.findings if line.finding in ALWAYS]
 
-    def add(self, kind: str, name: str, grade: str = "exact", reason: str | None = None, finding: str | None = None) -> None:
+    def add(self, kind: str, name: str, grade: str = "exact", reason: str | None = None,
+            finding: str | None = None) -> None:
         """Adds a line."""
         self.lines.append(Line(kind, name, grade, reason, finding))
 

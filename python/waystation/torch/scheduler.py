@@ -1,8 +1,8 @@
 """Schedules of learning rates: the whole state as a value, and what the format can say of it.
 
-The value is what is restored, so every later rate is what it would have been. The record of kind `schedule` says to others
-where the schedule stands and which rates are in force; where the specification computes that schedule to the same numbers
-it has the parameters too, and its canary then catches a schedule that was put to another position.
+The value is what is restored, so every later rate is what it would have been. The record of kind `schedule` says to
+others where the schedule stands and which rates are in force; where the specification computes that schedule to the
+same numbers it has the parameters too, and its canary then catches a schedule that was put to another position.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def capture(scheduler: Any, *, name: str = "main", unit: str = "optimizer_steps"
     """What this rank saves of a scheduler: `unit` is what one `step()` of it counts.
 
     Anything with `state_dict` and `load_state_dict` is taken; a record of kind `schedule` is made where it also has
-    `last_epoch` and rates. Functions (`LambdaLR`) are not in a state dict and not saved: the live scheduler has its own.
-    Raises `bad-argument` for state that has no tree, with its place.
+    `last_epoch` and rates. Functions (`LambdaLR`) are not in a state dict and not saved: the live scheduler has its
+    own. Raises `bad-argument` for state that has no tree, with its place.
     """
     if unit not in UNITS:
         raise usage(f"a schedule counts one of {', '.join(UNITS)}, not {unit!r}")
@@ -121,7 +121,7 @@ def _said(classes: Any) -> str:
 
 
 def _state(scheduler: Any, name: str) -> dict[str, Any]:
-    if not callable(getattr(scheduler, "state_dict", None)) or not callable(getattr(scheduler, "load_state_dict", None)):
+    if not all(callable(getattr(scheduler, each, None)) for each in ("state_dict", "load_state_dict")):
         raise usage(f"scheduler {name!r} is a {_class(scheduler)}, which has no state_dict and load_state_dict")
     return dict(scheduler.state_dict())
 
@@ -181,7 +181,8 @@ def _computed(scheduler: Any, position: int, rates: Sequence[float | torch.Tenso
     """
     kind = type(scheduler)
     bases = list(getattr(scheduler, "base_lrs", ()))
-    if kind.__module__ != "torch.optim.lr_scheduler" or not all(type(each) in (int, float) for each in [*rates, *bases]):
+    plain = all(type(each) in (int, float) for each in [*rates, *bases])
+    if kind.__module__ != "torch.optim.lr_scheduler" or not plain:
         return None
     bases = [float(base) for base in bases]
     if kind.__name__ == "CosineAnnealingLR" and position <= scheduler.T_max:

@@ -1,7 +1,7 @@
 """What PyTorch's optimizers call their state, and what the format calls it.
 
-Tables only: by class, since one native name is several slots (`momentum_buffer` of SGD, RMSprop and Muon). A class that is
-not listed is as the first listed one that it inherits from; what no table has is the slot `torch/<native name>`.
+Tables only: by class, since one native name is several slots (`momentum_buffer` of SGD, RMSprop and Muon). A class that
+is not listed is as the first listed one that it inherits from; what no table has is the slot `torch/<native name>`.
 """
 
 from __future__ import annotations
