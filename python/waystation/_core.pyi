@@ -155,10 +155,10 @@ class Session:
                        check_state: bool = True) -> Session:
         """Makes the directory `path` (existing: `exists`) and begins as its only writer."""
     def declare(self, key: KeyTuple, dtype: str, shape: Sequence[int], *, axes: Sequence[int | None] | None = None,
-                native: Sequence[tuple[str, Sequence[str | int]]] = (), valid: Sequence[int] | None = None,
+                native: Sequence[tuple[str, Sequence[str | int]]] = ..., valid: Sequence[int] | None = None,
                 block: int | None = None) -> None: ...
     def chunk(self, key: KeyTuple, dtype: str, shape: Sequence[int], start: Sequence[int], extent: Sequence[int], *,
-              axes: Sequence[int | None] | None = None, native: Sequence[tuple[str, Sequence[str | int]]] = (),
+              axes: Sequence[int | None] | None = None, native: Sequence[tuple[str, Sequence[str | int]]] = ...,
               valid: Sequence[int] | None = None, block: int | None = None) -> int:
         """Says that this writer will write a box; the number (0, 1, …) is its place in `Writing.write`."""
     def alias(self, component: str, role: str, name: str, of: KeyTuple) -> None: ...
@@ -210,7 +210,7 @@ def reshard(source: str, out: str, *, writers: int, progress: Progress | None = 
 def copy_bytes(pairs: Sequence[tuple[Any, Any]], *, threads: int | None = None) -> None:
     """Copies the bytes of each (source, destination) to the start of the destination, on many threads, without the GIL. A
     destination may be longer; it must not overlap anything else of the call."""
-def export(path: str, out: str, *, roles: Sequence[str] = ("param", "buffer"), component: str = "main",
+def export(path: str, out: str, *, roles: Sequence[str] = ..., component: str = "main",
            max_shard_bytes: int | None = None, single: bool = False, progress: Progress | None = None) -> str:
     """As `waystation export`; the answer is what it prints with --json. `out` is a directory that must not exist.
 
@@ -218,7 +218,7 @@ def export(path: str, out: str, *, roles: Sequence[str] = ("param", "buffer"), c
     finds them in the answer's `tied`. `single` writes nothing but one `model.safetensors` of any size, aliases written out,
     without attachments."""
 def import_json(source: str, *, out: str | None = None, run_path: str | None = None, step: int = 0, writers: int = 1,
-                attach: Sequence[str] = (), progress: Progress | None = None) -> str:
+                attach: Sequence[str] = ..., progress: Progress | None = None) -> str:
     """As `waystation import`; the answer is what it prints with --json. One of `out` (a directory to make) and `run_path`."""
 def main(arguments: Sequence[str]) -> int:
     """The program `waystation`, with its name first; the exit status. It prints to the process's standard output and error, and

@@ -56,7 +56,7 @@ class Component(Mapping[str, Tensor]):
         self._listed: dict[str, Tensor] | None = None
 
     def __getitem__(self, name: str) -> Tensor:
-        found = self.get(name)
+        found: Tensor | None = self.get(name)
         if found is None:
             missing = f"no param, buffer or alias {name!r} in component {self._component!r}"
             raise error("not-found", missing + self._similar(name))

@@ -119,7 +119,7 @@ class Cursor:
     """Which share of each batch the place gets; None where the cursor says nothing of shares."""
     ranks: int | None
     wanted: tuple[Source, ...]
-    """The sources that it was saved on."""
+    """The sources that it was saved on, where it is not restored for want of them."""
 
 
 @dataclass(frozen=True)
