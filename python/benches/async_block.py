@@ -1,6 +1,6 @@
 """How long an asynchronous save keeps training waiting, beside one copy of the same state into the same kind of memory.
 
-    python benches/async_block.py [--gib 2] [--pairs 9]
+    python benches/async_block.py [--gib 2] [--pairs 9] [--tensors 16 1000 4000]
 
 A save blocks for one copy of the state into a prefaulted pool. The limit is what a memcpy costs: `copy_` of PyTorch and
 `copyto` of NumPy, tensor by tensor, into prefaulted memory. Save and copies are timed in turn, so that all meet the same
@@ -25,26 +25,26 @@ from waystation.pool import Pool
 from waystation.records import progress
 from waystation.snapshot import Piece, Snapshot
 
-COUNTS = {"few": 16, "many": 1000, "very many": 4000}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Blocking time of an asynchronous save against one memcpy.")
     parser.add_argument("--gib", type=float, default=2.0)
     parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--tensors", type=int, nargs="+", default=[16, 1000, 4000], help="into how many the state is split")
     parser.add_argument("--directory", help="where to save")
     args = parser.parse_args()
-    for name, count in COUNTS.items():
+    for count in args.tensors:
         tensors = [torch.full((int(args.gib * 2**28) // count,), 1.5) for _ in range(count)]
         total = sum(tensor.nbytes for tensor in tensors)
         with tempfile.TemporaryDirectory(dir=args.directory) as run:
             save, by_torch, by_numpy = measure(run, tensors, total, args.pairs)
-        print(f"{name}, {count} tensors: {total / 2**30:.2f} GiB; a save blocks {statistics.median(save):.3f} s, copy_ takes "
+        print(f"{count} tensors: {total / 2**30:.2f} GiB; a save blocks {statistics.median(save):.3f} s, copy_ takes "
               f"{statistics.median(by_torch):.3f} s, copyto {statistics.median(by_numpy):.3f} s")
         for what, copies in (("copy_", by_torch), ("copyto", by_numpy)):
             ratios = sorted(blocked / copy for blocked, copy in zip(save, copies))
             print(f"    to {what}: {statistics.median(ratios):.2f} (from {ratios[0]:.2f} to {ratios[-1]:.2f}, "
-                  f"{len(ratios)} pairs)")
+                  f"{len(ratios)} pairs)", flush=True)
 
 
 def measure(run: str, tensors: list[torch.Tensor], total: int, pairs: int) -> tuple[list[float], list[float], list[float]]:
