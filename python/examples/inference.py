@@ -3,8 +3,8 @@
     python inference.py --run runs/demo        # the newest checkpoint of a run
     python inference.py CKPT --map             # without copying: pages of the file, private to this process
 
-Without either it makes a small training with its optimizer first, so that it runs as it stands. Optimizer state, masters
-and random streams of the checkpoint are neither read nor looked at.
+Without either it makes a small training with its optimizer first, so that it runs as it stands. Optimizer state,
+masters and random streams of the checkpoint are neither read nor looked at.
 """
 
 from __future__ import annotations
@@ -53,8 +53,12 @@ def small_training(run: str) -> None:
         optimizer.step()
     weights, state = get_state_dict(net, optimizer)
     job = waystation.Job.start(run)
-    dcp.save({"model": weights, "optim": state}, storage_writer=waystation.dcp.Writer(job, step=3),
-             planner=waystation.dcp.SavePlanner(), no_dist=True)
+    dcp.save(
+        {"model": weights, "optim": state},
+        storage_writer=waystation.dcp.Writer(job, step=3),
+        planner=waystation.dcp.SavePlanner(),
+        no_dist=True,
+    )
 
 
 def main() -> None:
@@ -72,8 +76,10 @@ def main() -> None:
         path = asked.checkpoint or waystation.latest(run).path
         begun = time.perf_counter()
         net = load(path, copy=not asked.map)
-        print(f"{path}: {sum(weight.nbytes for weight in net.parameters())} bytes of weights in "
-              f"{1000 * (time.perf_counter() - begun):.1f} ms")
+        print(
+            f"{path}: {sum(weight.nbytes for weight in net.parameters())} bytes of weights in "
+            f"{1000 * (time.perf_counter() - begun):.1f} ms"
+        )
         with torch.inference_mode():
             print("answer:", float(net(torch.ones(1, 64)).sum()))
 

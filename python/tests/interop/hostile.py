@@ -28,8 +28,14 @@ def pickle_of(body: bytes) -> bytes:
     return PROTO + body + STOP
 
 
-def tensor(key: str = "0", count: int = 4, size: tuple[int, ...] = (4,), stride: tuple[int, ...] = (1,), offset: int = 0,
-           storage: str = "FloatStorage") -> bytes:  # fmt: skip
+def tensor(
+    key: str = "0",
+    count: int = 4,
+    size: tuple[int, ...] = (4,),
+    stride: tuple[int, ...] = (1,),
+    offset: int = 0,
+    storage: str = "FloatStorage",
+) -> bytes:
     """The opcodes of a tensor over storage `data/<key>`."""
     reference = b"(" + text("storage") + global_("torch", storage) + text(key) + text("cpu") + number(count) + b"tQ"
     hooks = global_("collections", "OrderedDict") + b")R"
@@ -46,8 +52,15 @@ def numbers(values: tuple[int, ...]) -> bytes:
     return b"(" + b"".join(map(number, values)) + b"t"
 
 
-def archive(path: Path, pickle: bytes, *, storages: dict[str, bytes] | None = None, folder: str = "archive",
-            method: int = zipfile.ZIP_STORED, more: dict[str, bytes] | None = None) -> Path:  # fmt: skip
+def archive(
+    path: Path,
+    pickle: bytes,
+    *,
+    storages: dict[str, bytes] | None = None,
+    folder: str = "archive",
+    method: int = zipfile.ZIP_STORED,
+    more: dict[str, bytes] | None = None,
+) -> Path:
     """A file as `torch.save` lays it out."""
     with zipfile.ZipFile(path, "w", method) as made:
         made.writestr(f"{folder}/data.pkl", pickle)

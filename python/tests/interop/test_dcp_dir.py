@@ -73,7 +73,9 @@ def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint that two ranks of FSDP2 saved with DCP's own writer."""
     folder = tmp_path_factory.mktemp("dcp") / "saved"
     script = Path(__file__).with_name("save_dcp.py")
-    done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False, timeout=240
+    )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -126,8 +128,10 @@ def _saved(state: dict[str, Any], folder: Path) -> Path:
 
 
 def _everything() -> dict[str, Any]:
-    dtypes = ("bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
-              "float8_e4m3fn float8_e5m2 float8_e8m0fnu float4_e2m1fn_x2")  # fmt: skip
+    dtypes = (
+        "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
+        "float8_e4m3fn float8_e5m2 float8_e8m0fnu float4_e2m1fn_x2"
+    )
     raw = np.random.default_rng(5)
     model = {}
     for name in dtypes.split():
@@ -136,13 +140,33 @@ def _everything() -> dict[str, Any]:
             data = raw.integers(0, 2 if name == "bool" else 256, 48, dtype=np.uint8)
             model[name] = torch.from_numpy(data).view(dtype).reshape(3, -1)
     return {
-        "model": {**model, "scalar": torch.tensor(4.6052), "count": torch.tensor(7), "empty": torch.zeros(0, 4),
-                  "turned": torch.arange(12.0).reshape(3, 4).t(), "nan": torch.tensor([float("nan"), -0.0, float("inf")])},
-        "list": [torch.ones(2), {"deep": torch.zeros(3)}, 5], "plain": [1, 2, (3, "a")], "lr": 1e-3, "none": None,
-        "size": torch.Size([1, 2]), "dtype": torch.bfloat16, "device": torch.device("cuda:1"), "big": 2**80, "bytes": b"abc",
-        "long": bytes(range(256)) * 50, "numpy": np.random.get_state(), "tensors": (torch.ones(2), [torch.zeros(1)]),
-        "flag": True, "f32": np.float32(0.1), "nan": float("nan"), "text": "é\u4e2d", "set": {1, 2}, "rng": torch.get_rng_state(),
-    }  # fmt: skip
+        "model": {
+            **model,
+            "scalar": torch.tensor(4.6052),
+            "count": torch.tensor(7),
+            "empty": torch.zeros(0, 4),
+            "turned": torch.arange(12.0).reshape(3, 4).t(),
+            "nan": torch.tensor([float("nan"), -0.0, float("inf")]),
+        },
+        "list": [torch.ones(2), {"deep": torch.zeros(3)}, 5],
+        "plain": [1, 2, (3, "a")],
+        "lr": 1e-3,
+        "none": None,
+        "size": torch.Size([1, 2]),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cuda:1"),
+        "big": 2**80,
+        "bytes": b"abc",
+        "long": bytes(range(256)) * 50,
+        "numpy": np.random.get_state(),
+        "tensors": (torch.ones(2), [torch.zeros(1)]),
+        "flag": True,
+        "f32": np.float32(0.1),
+        "nan": float("nan"),
+        "text": "é\u4e2d",
+        "set": {1, 2},
+        "rng": torch.get_rng_state(),
+    }
 
 
 def test_every_kind_of_entry_comes_back(tmp_path: Path) -> None:
@@ -168,7 +192,9 @@ def _metadata(folder: Path, change: Callable[[Any], None]) -> None:
 
 
 def _key_of(said: Any, name: str, at: int) -> Any:
-    return sorted((index for index in said.storage_data if index.fqn == name), key=lambda index: tuple(index.offset))[at]
+    return sorted((index for index in said.storage_data if index.fqn == name), key=lambda index: tuple(index.offset))[
+        at
+    ]
 
 
 def _chunks(said: Any) -> Any:
@@ -216,6 +242,11 @@ def _place(**members: Any) -> Callable[[Any], None]:
     return change
 
 
+def _same_bytes(said: Any) -> None:
+    one, two = (_key_of(said, "model.first.weight", at) for at in (0, 1))
+    said.storage_data[one] = said.storage_data[two]
+
+
 _FAULTS: dict[str, tuple[Callable[[Any], None], str]] = {
     "a box less": (_drop_box, "cover-gap"),
     "a box that overlaps": (_shift_box, "cover-overlap"),
@@ -223,11 +254,12 @@ _FAULTS: dict[str, tuple[Callable[[Any], None], str]] = {
     "a box without a place": (_drop_place, "file-missing"),
     "a smaller shape": (_out_of_shape, "bad-argument"),
     "boxes in each other's place": (_swap_places, "bad-argument"),
+    "one place for two boxes": (_same_bytes, "bad-argument"),
     "another dtype": (_other_dtype, "bad-argument"),
     "a file above": (_place(relative_path="../secret"), "bad-argument"),
     "a file anywhere": (_place(relative_path="/etc/passwd"), "bad-argument"),
     "a file that is not there": (_place(relative_path="__9_0.distcp"), "file-missing"),
-    "bytes past the end": (_place(length=1 << 40), "length-mismatch"),
+    "bytes of others, too": (_place(length=1 << 40), "bad-argument"),
     "an offset past the end": (_place(offset=1 << 40), "length-mismatch"),
     "an offset within": (_place(offset=3), "bad-argument"),
     "a negative offset": (_place(offset=-5), "bad-argument"),
@@ -317,7 +349,8 @@ def test_a_box_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
     def change(said: Any) -> None:
         tensor = next(index for index in said.storage_data if index.fqn == "model.w")
         value = next(index for index in said.storage_data if index.fqn == "x")
-        said.storage_data[tensor] = said.storage_data[value]
+        places = said.storage_data
+        places[tensor], places[value] = places[value], places[tensor]
 
     _metadata(folder, change)
     with pytest.raises(Error, match="stored as something else"):
@@ -325,8 +358,13 @@ def test_a_box_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
 
 
 def test_directories_of_other_kinds_are_told_apart(tmp_path: Path) -> None:
-    cases = {"none": (None, "not-found"), "empty": ([], "not-found"), "ranks": (["__0.metadata"], "bad-argument"),
-             "unended": (["__0_0.distcp"], "file-missing"), "hf": (["model.safetensors"], "bad-argument")}  # fmt: skip
+    cases = {
+        "none": (None, "not-found"),
+        "empty": ([], "not-found"),
+        "ranks": (["__0.metadata"], "bad-argument"),
+        "unended": (["__0_0.distcp"], "file-missing"),
+        "hf": (["model.safetensors"], "bad-argument"),
+    }
     for name, (files, code) in cases.items():
         folder = tmp_path / name
         if files is not None:
@@ -393,9 +431,9 @@ def _tiles(size: tuple[int, ...], rng: random.Random) -> list[Any]:
             continue
         axis = rng.choice(axes)
         cut = rng.randint(1, extent[axis] - 1)
-        boxes.append((start, (*extent[:axis], cut, *extent[axis + 1:])))
-        rest = (*extent[:axis], extent[axis] - cut, *extent[axis + 1:])
-        boxes.append(((*start[:axis], start[axis] + cut, *start[axis + 1:]), rest))
+        boxes.append((start, (*extent[:axis], cut, *extent[axis + 1 :])))
+        rest = (*extent[:axis], extent[axis] - cut, *extent[axis + 1 :])
+        boxes.append(((*start[:axis], start[axis] + cut, *start[axis + 1 :]), rest))
     return boxes
 
 

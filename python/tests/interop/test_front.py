@@ -29,7 +29,9 @@ def test_a_file_goes_in_and_a_model_comes_out(tmp_path: Path) -> None:
     assert refused.returncode == 2 and "trust_pickle" in refused.stderr and not refused.stdout
     refused = _run("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c", "--trust-pickle")
     assert refused.returncode == 1 and "odd is an object of torch.nn.modules.linear.Linear" in refused.stderr
-    done = _run("import-torch", tmp_path / "a.pt", "--run", tmp_path / "run", "--step", 5, "--trust-pickle", "--skip-unreadable")
+    done = _run(
+        "import-torch", tmp_path / "a.pt", "--run", tmp_path / "run", "--step", 5, "--trust-pickle", "--skip-unreadable"
+    )
     assert done.returncode == 0 and "left out: odd is an object" in done.stderr
     path = done.stdout.strip()
     assert waystation.latest(tmp_path / "run").path == path and waystation.open(path).step == 5
@@ -49,7 +51,9 @@ def test_a_directory_of_dcp_goes_in(tmp_path: Path) -> None:
 
 
 def test_a_hostile_file_ends_with_one_line(tmp_path: Path) -> None:
-    path = h.archive(tmp_path / "a.pt", h.pickle_of(h.mapping(w=h.global_("os", "system") + h.text("echo run") + b"\x85R")))
+    path = h.archive(
+        tmp_path / "a.pt", h.pickle_of(h.mapping(w=h.global_("os", "system") + h.text("echo run") + b"\x85R"))
+    )
     refused = _run("import-torch", path, "--out", tmp_path / "c", "--trust-pickle")
     assert refused.returncode == 1 and not refused.stdout
     assert refused.stderr.count("\n") == 1 and "Traceback" not in refused.stderr
@@ -66,7 +70,9 @@ def test_the_example_runs_as_it_stands() -> None:
     answers = []
     for more in ((), ("--map",)):
         command = [sys.executable, "-W", "ignore", str(_ROOT / "examples/inference.py"), *more]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT, env={"PYTHONPATH": str(_ROOT)})
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=_ROOT, env={"PYTHONPATH": str(_ROOT)}
+        )
         assert done.returncode == 0, done.stderr
         answers.append(done.stdout.splitlines()[-1])
     assert answers[0] == answers[1] and answers[0].startswith("answer:")

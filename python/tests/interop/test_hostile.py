@@ -41,10 +41,16 @@ _BUILT = h.global_("collections", "OrderedDict") + b")R"
 _ATTACKS: dict[str, Callable[[str], bytes]] = {
     "os.system by REDUCE": _real_attack,
     "os.system at the root": lambda c: h.pickle_of(h.global_("os", "system") + h.text(f"touch {c}") + b"\x85R"),
-    "posix.system, and dropped": lambda c: h.pickle_of(h.global_("posix", "system") + h.text(f"touch {c}") + b"\x85R0}"),
+    "posix.system, and dropped": lambda c: h.pickle_of(
+        h.global_("posix", "system") + h.text(f"touch {c}") + b"\x85R0}"
+    ),
     "eval": lambda c: h.pickle_of(h.mapping(w=h.global_("builtins", "eval") + h.text(f"open({c!r}, 'w')") + b"\x85R")),
-    "getattr chain": lambda c: h.pickle_of(h.mapping(w=h.global_("builtins", "getattr") + h.global_("os", "system") + h.text("x") + b"\x86R")),
-    "STACK_GLOBAL": lambda c: b"\x80\x04" + h.text("os") + h.text("system") + b"\x93" + h.text(f"touch {c}") + b"\x85R.",
+    "getattr chain": lambda c: h.pickle_of(
+        h.mapping(w=h.global_("builtins", "getattr") + h.global_("os", "system") + h.text("x") + b"\x86R")
+    ),
+    "STACK_GLOBAL": lambda c: (
+        b"\x80\x04" + h.text("os") + h.text("system") + b"\x93" + h.text(f"touch {c}") + b"\x85R."
+    ),
     "an import of its own": lambda c: h.pickle_of(h.mapping(w=h.global_("antigravity", "geohash"))),
     "a dotted name": lambda c: b"\x80\x04}" + h.text("w") + h.text("torch") + h.text("nn.Module.__init__") + b"\x93s.",
     "NEWOBJ": lambda c: h.pickle_of(h.mapping(w=h.global_("subprocess", "Popen") + h.text(f"touch {c}") + b"\x85\x81")),
@@ -61,10 +67,17 @@ _ATTACKS: dict[str, Callable[[str], bytes]] = {
     "a call of a dtype": lambda c: h.pickle_of(h.global_("torch", "float32") + b")R"),
     "a bytearray by length": lambda c: h.pickle_of(h.global_("builtins", "bytearray") + _long(5) + b"\x85R"),
     "no storage": lambda c: h.pickle_of(h.text("storage") + b"Q"),
-    "a maker in a maker": lambda c: h.pickle_of(h.mapping(w=h.global_("torch._tensor", "_rebuild_from_type_v2") + b"("
-                                                + h.global_("collections", "OrderedDict") + h.global_("torch", "Tensor") + b")}tR")),
+    "a maker in a maker": lambda c: h.pickle_of(
+        h.mapping(
+            w=h.global_("torch._tensor", "_rebuild_from_type_v2")
+            + b"("
+            + h.global_("collections", "OrderedDict")
+            + h.global_("torch", "Tensor")
+            + b")}tR"
+        )
+    ),
     "an array of objects": lambda c: h.pickle_of(h.mapping(w=h.global_("numpy", "dtype") + h.text("O8") + b"\x85R")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", _ATTACKS)
@@ -202,6 +215,7 @@ def test_a_million_views_of_one_storage_are_refused(tmp_path: Path) -> None:
 
 
 _GOOD = h.pickle_of(h.mapping(w=h.tensor()))
+_TWELVE = h.pickle_of(h.mapping(w=h.tensor(count=12, size=(12,))))
 
 
 def _twist(path: Path, change: Callable[[bytearray], None]) -> Path:
@@ -213,13 +227,14 @@ def _twist(path: Path, change: Callable[[bytearray], None]) -> Path:
 
 def _central(data: bytearray, name: bytes) -> int:
     """Where the directory's header of an entry begins."""
-    return next(at.start() for at in re.finditer(rb"PK\x01\x02", bytes(data)) if data[at.start() + 46:].startswith(name))
+    return next(
+        at.start() for at in re.finditer(rb"PK\x01\x02", bytes(data)) if data[at.start() + 46 :].startswith(name)
+    )
 
 
-def _overlap(data: bytearray) -> None:
-    # The storage's directory entry points into data.pkl's bytes: the same name, size and checksum elsewhere.
-    entry = _central(data, b"archive/version")
-    struct.pack_into("<L", data, entry + 42, 0)
+def _reach(data: bytearray) -> None:
+    """The storage is stated to go on into the entry that follows it."""
+    struct.pack_into("<LL", data, _central(data, b"archive/data/0") + 20, 48, 48)
 
 
 def _zip_cases(tmp_path: Path) -> dict[str, Callable[[], Path]]:
@@ -235,7 +250,9 @@ def _zip_cases(tmp_path: Path) -> dict[str, Callable[[], Path]]:
         return _twist(good(), lambda data: struct.pack_into("<H", data, _central(data, b"archive/data/0") + 8, 1))
 
     def size() -> Path:
-        return _twist(good(), lambda data: struct.pack_into("<LL", data, _central(data, b"archive/data/0") + 20, 2**31, 2**31))
+        return _twist(
+            good(), lambda data: struct.pack_into("<LL", data, _central(data, b"archive/data/0") + 20, 2**31, 2**31)
+        )
 
     def count() -> Path:
         return _twist(good(), lambda data: struct.pack_into("<HH", data, len(data) - 14, 60000, 60000))
@@ -256,7 +273,7 @@ def _zip_cases(tmp_path: Path) -> dict[str, Callable[[], Path]]:
         "longer than the file": size,
         "more entries than fit": count,
         "another's bytes": swap,
-        "overlapping": lambda: _twist(good(), _overlap),
+        "overlapping": lambda: _twist(h.archive(path, _TWELVE, storages={"0": bytes(16)}), _reach),
         "followed": lambda: _twist(good(), lambda data: data.extend(b"x")),
         "empty": lambda: path.write_bytes(b"") and path or path,
         "a bare pickle": lambda: path.write_bytes(pickle.dumps({}, 2)) and path or path,

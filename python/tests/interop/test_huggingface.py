@@ -22,18 +22,36 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def _llama(tied: bool) -> Any:
-    config = transformers.LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                                      num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=tied)  # fmt: skip
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=tied,
+    )
     return transformers.LlamaForCausalLM(config)
 
 
 def _gpt2() -> Any:
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=4))
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=4)
+    )
 
 
 def _bert() -> Any:
-    return transformers.BertModel(transformers.BertConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                                                          intermediate_size=48, max_position_embeddings=32))  # fmt: skip
+    return transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=64,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=48,
+            max_position_embeddings=32,
+        )
+    )
 
 
 _MODELS = {"llama": lambda: _llama(False), "llama-tied": lambda: _llama(True), "gpt2-tied": _gpt2, "bert": _bert}
@@ -115,7 +133,11 @@ def test_load_into_refuses_before_it_touches(tmp_path: Path) -> None:
         assert torch.equal(model.weight, before)
     assert load_into(model, tmp_path / "0", strict=False) == (["bias"], [])
     assert not model.weight.any()
-    load_into(model, waystation.save(tmp_path / "p", {"net.weight": torch.ones(2, 3), "net.bias": torch.ones(2)}), prefix="net.")
+    load_into(
+        model,
+        waystation.save(tmp_path / "p", {"net.weight": torch.ones(2, 3), "net.bias": torch.ones(2)}),
+        prefix="net.",
+    )
     assert bool((model.weight == 1).all())
 
 
@@ -123,8 +145,12 @@ def test_of_a_checkpoint_of_training_only_the_model_goes_out(tmp_path: Path) -> 
     from safetensors.torch import load_file
 
     weight = torch.randn(4, 3)
-    state = {Key.param("w"): weight, Key.buffer("mean"): torch.ones(2), Key("main", "master", "w"): weight.double(),
-             Key("main", "extension", "x", "mine/x"): torch.zeros(9)}  # fmt: skip
+    state = {
+        Key.param("w"): weight,
+        Key.buffer("mean"): torch.ones(2),
+        Key("main", "master", "w"): weight.double(),
+        Key("main", "extension", "x", "mine/x"): torch.zeros(9),
+    }
     path = waystation.save(tmp_path / "c", state, attachments={"tokenizer/vocab.txt": b"a\nb\n"})
     made = export_hf(path, tmp_path / "hf", config={"model_type": "mine", "a": 1})
     exported = load_file(tmp_path / "hf/model.safetensors")
@@ -193,7 +219,7 @@ def test_export_is_from_whole_checkpoints_only(tmp_path: Path) -> None:
 
 
 def _dcp_parts(folder: Path, state: dict[str, Any], ranks: int) -> None:
-    """What DCP's writer for Hugging Face leaves for each of several ranks, by its own form: rows, and where they begin."""
+    """What DCP's writer for Hugging Face leaves for each of several ranks: rows, and where they begin."""
     from safetensors.torch import save
 
     for rank in range(ranks):
@@ -212,12 +238,17 @@ def _dcp_parts(folder: Path, state: dict[str, Any], ranks: int) -> None:
 
 
 def test_what_the_consolidation_of_dcp_loses_is_kept(tmp_path: Path) -> None:
-    """A 0-d tensor, integers, and a part that is not there: the same state, through DCP's consolidation and through ours."""
+    """A 0-d tensor, integers, and a part that is not there: through DCP's consolidation and through ours."""
     import torch.distributed.checkpoint as dcp
     from safetensors.torch import load_file
     from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
 
-    state = {"scale": torch.tensor(4.6052), "count": torch.arange(7), "w": torch.arange(6.0).reshape(3, 2) + 1, "n": torch.tensor(5)}
+    state = {
+        "scale": torch.tensor(4.6052),
+        "count": torch.arange(7),
+        "w": torch.arange(6.0).reshape(3, 2) + 1,
+        "n": torch.tensor(5),
+    }
     dcp.save({"model": state}, checkpoint_id=tmp_path / "dcp", no_dist=True)
     path = import_dcp(tmp_path / "dcp", out=tmp_path / "c", trust_pickle=True).path
     export_hf(path, tmp_path / "ours")

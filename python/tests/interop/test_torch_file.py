@@ -58,7 +58,12 @@ def _load(path: str | Path, state: dict[str, Any]) -> None:
 
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and one.shape == other.shape and _of(one) == _of(other)
+        return (
+            isinstance(other, torch.Tensor)
+            and one.dtype == other.dtype
+            and one.shape == other.shape
+            and _of(one) == _of(other)
+        )
     if isinstance(one, dict):
         return type(one) is type(other) and list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
@@ -69,8 +74,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _dtypes() -> list[Any]:
-    names = ("bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
-             "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2")  # fmt: skip
+    names = (
+        "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
+        "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2"
+    )
     return [getattr(torch, name) for name in names.split() if hasattr(torch, name)]
 
 
@@ -93,10 +100,15 @@ def test_every_dtype_comes_through_to_the_bit(protocol: int, tmp_path: Path) -> 
 def test_views_are_stored_as_their_elements(tmp_path: Path) -> None:
     base = torch.arange(120, dtype=torch.float32).reshape(4, 5, 6)
     views = {
-        "transposed": base.transpose(0, 2), "sliced": base[1:3, ::2, 1:-1], "expanded": base[:, :1, :1].expand(4, 7, 3),
-        "scalar": base[1, 2, 3], "zero": base[:0], "channels_last": base[None].contiguous(memory_format=torch.channels_last),
-        "one": base[:1, :, :1], "wide": torch.arange(12.0).to(torch.complex128).reshape(3, 4).t(),
-    }  # fmt: skip
+        "transposed": base.transpose(0, 2),
+        "sliced": base[1:3, ::2, 1:-1],
+        "expanded": base[:, :1, :1].expand(4, 7, 3),
+        "scalar": base[1, 2, 3],
+        "zero": base[:0],
+        "channels_last": base[None].contiguous(memory_format=torch.channels_last),
+        "one": base[:1, :, :1],
+        "wide": torch.arange(12.0).to(torch.complex128).reshape(3, 4).t(),
+    }
     torch.save(views, tmp_path / "a.pt")
     made = import_torch_file(tmp_path / "a.pt", out=tmp_path / "c", trust_pickle=True)
     _verified(made.path)
@@ -142,18 +154,36 @@ def test_a_nest_of_a_training_comes_back_through_dcp(tmp_path: Path) -> None:
     net, optimizer = _trained()
     model, named = get_state_dict(net, optimizer)
     state = {
-        "model": model, "optim": named, "step": 7, "loss": 0.1, "best": float("nan"), "tag": "run é", "big": -(2**90),
-        "betas": (0.9, [0.99, None, True]), "size": torch.Size([2, 3]), "dtype": torch.bfloat16, "where": torch.device("cuda", 1),
-        "numpy": np.random.get_state(), "f16": np.float16(1.5), "u64": np.uint64(2**64 - 1), "set": {3, 1, 2}, "z": 1 - 2j,
-        "bytes": b"\x00\xff" * 9, "long": bytes(range(256)) * 64, "array": bytearray(b"abc"), "within": (torch.ones(2), [1]),
-        "list": [{"w": torch.full((2,), 3.0)}], "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-    }  # fmt: skip
+        "model": model,
+        "optim": named,
+        "step": 7,
+        "loss": 0.1,
+        "best": float("nan"),
+        "tag": "run é",
+        "big": -(2**90),
+        "betas": (0.9, [0.99, None, True]),
+        "size": torch.Size([2, 3]),
+        "dtype": torch.bfloat16,
+        "where": torch.device("cuda", 1),
+        "numpy": np.random.get_state(),
+        "f16": np.float16(1.5),
+        "u64": np.uint64(2**64 - 1),
+        "set": {3, 1, 2},
+        "z": 1 - 2j,
+        "bytes": b"\x00\xff" * 9,
+        "long": bytes(range(256)) * 64,
+        "array": bytearray(b"abc"),
+        "within": (torch.ones(2), [1]),
+        "list": [{"w": torch.full((2,), 3.0)}],
+        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    }
     torch.save(state, tmp_path / "a.pt")
     made = import_torch_file(tmp_path / "a.pt", run=tmp_path / "run", step=7, trust_pickle=True)
     _verified(made.path)
     assert json_latest(tmp_path / "run") == made.path
     key = Key.optimizer("one.weight", "adam.m", "optim")
     assert _bytes(made.path, key) == _of(named["state"]["one.weight"]["exp_avg"])
+    assert _entries(made.path)[key].native == [("torch.dcp", ["optim", "state", "one.weight", "exp_avg"])]
 
     wanted = {**state, "model": _zeroed(model), "optim": _zeroed(named), "list": _zeroed(state["list"])}
     for name in state:
@@ -255,7 +285,7 @@ def test_a_file_without_checksums_says_how_it_is_imported(tmp_path: Path) -> Non
         (Path("x"), "pathlib"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
-)  # fmt: skip
+)
 def test_what_has_no_form_is_refused_by_name(what: Any, found: str, tmp_path: Path) -> None:
     torch.save({"model": {"w": torch.ones(1)}, "odd": what}, tmp_path / "a.pt")
     with pytest.raises(Error) as refused:
@@ -299,7 +329,8 @@ def test_pytorch_is_not_needed(tmp_path: Path) -> None:
     code = (
         "import sys\nsys.modules['torch'] = None\n"
         "from waystation.interop import import_torch_file\n"
-        f"print(import_torch_file({str(tmp_path / 'a.pt')!r}, out={str(tmp_path / 'c')!r}, trust_pickle=True).tensors)\n"
+        f"made = import_torch_file({str(tmp_path / 'a.pt')!r}, out={str(tmp_path / 'c')!r}, trust_pickle=True)\n"
+        "print(made.tensors)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr
@@ -311,16 +342,16 @@ def test_memory_is_bounded_by_batches(tmp_path: Path, monkeypatch: pytest.Monkey
     sizes: list[int] = []
     read = intake._read
 
-    def watched(batch: Any) -> Any:
+    def watched(batch: Any, room: Any) -> Any:
         sizes.append(sum(piece.nbytes for _, piece in batch))
-        return read(batch)
+        assert room.nbytes == 4096
+        return read(batch, room)
 
     monkeypatch.setattr(intake, "_read", watched)
-    monkeypatch.setattr(intake, "MEMORY", 4096)
-    state = {f"w{index}": torch.full((256,), float(index)) for index in range(20)}
+    state = {f"w{index}": torch.full((256,), float(index)) for index in range(20)} | {"large": torch.arange(5000.0)}
     torch.save(state, tmp_path / "a.pt")
     made = import_torch_file(tmp_path / "a.pt", out=tmp_path / "c", trust_pickle=True, memory=4096)
-    assert max(sizes) == 4096 and sum(sizes) == 20 * 1024
+    assert sizes[:5] == [4096] * 5 and sum(sizes) == 20 * 1024 + 20_000
     assert all(_bytes(made.path, Key.param(name)) == _of(tensor) for name, tensor in state.items())
 
 

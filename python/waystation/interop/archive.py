@@ -1,8 +1,8 @@
 """The zip archives that `torch.save` writes, within a file: entries, found and bounded, and their bytes.
 
-Reads positionally, so one file may hold many archives, as `.distcp` files do. What PyTorch never writes is refused and not
-interpreted: compressed or encrypted entries, names that climb, two entries of one name, bytes that belong to two entries or
-to none of the file. So an archive never gives more bytes than it has. Knows no pickle and no tensor.
+Reads positionally, so one file may hold many archives, as `.distcp` files do. What PyTorch never writes is refused
+and not interpreted: compressed or encrypted entries, names that climb, two entries of one name, bytes that belong to
+two entries or to none of the file. So an archive never gives more bytes than it has. Knows no pickle and no tensor.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Stored(NamedTuple):
 
 
 class Archive:
-    """An archive that fills `length` bytes of a file from `offset`: its entries by their names after the first folder."""
+    """An archive that fills `length` bytes of a file from `offset`: its entries by their names below its folder."""
 
     def __init__(
         self, source: Source, offset: int = 0, length: int | None = None, *, what: str | None = None, check: bool = True
@@ -162,7 +162,7 @@ class Archive:
         return data
 
     def read_into(self, name: str, start: int, out: memoryview, *, known: bool) -> None:
-        """Fills `out` from byte `start` of an entry. All of the entry is checked against its CRC-32, unless `known` good."""
+        """Fills `out` from byte `start` of an entry, all of which is checked against its CRC-32 unless `known` good."""
         entry = self.find(name)
         if start + len(out) > entry.length:
             raise refuse(f"{name!r} has {entry.length} bytes, {start + len(out)} are used", self.place)
@@ -183,10 +183,11 @@ class Archive:
         if crc != stated:
             raise refuse(
                 f"the bytes of {name!r} have CRC-32 {crc:08x}, the archive states {stated:08x}",
-                self.place.at(self.entries[name].offset - self.offset), code="crc-mismatch",
+                self.place.at(self.entries[name].offset - self.offset),
+                code="crc-mismatch",
                 remedy="The file was damaged after it was written: take another copy. A file that was saved with "
                 "torch.serialization.set_crc32_options(False) states none: import it with verify_crc=False.",
-            )  # fmt: skip
+            )
 
     def _crc(self, entry: Stored, start: int, end: int, crc: int) -> int:
         piece = bytearray(min(_PIECE, end - start))
@@ -228,8 +229,9 @@ class Archive:
     def _entries(self) -> dict[str, Stored]:
         count, size, start, _ = self._end()
         if size > MAX_DIRECTORY:
-            raise refuse(f"the archive's directory has {size} bytes, at most {MAX_DIRECTORY} are read",
-                         self.place, code="limit")  # fmt: skip
+            raise refuse(
+                f"the archive's directory has {size} bytes, at most {MAX_DIRECTORY} are read", self.place, code="limit"
+            )
         if count * _CENTRAL.size > size:
             raise refuse(f"{count} entries do not fit into a directory of {size} bytes", self.place)
         directory = self._bytes(start, size, "the directory")
@@ -321,8 +323,10 @@ def _wide(extra: bytes, length: int, packed: int, local: int, place: Place) -> t
 
 def _no_archive(head: bytes) -> str:
     if head[:1] == b"\x80":
-        return ("a bare pickle, as `torch.save` wrote before 1.6 and pickle itself does: only zip archives are read. "
-                "Load it where you trust it and save it again")  # fmt: skip
+        return (
+            "a bare pickle, as `torch.save` wrote before 1.6 and pickle itself does: only zip archives are read. "
+            "Load it where you trust it and save it again"
+        )
     return "not an archive of `torch.save`"
 
 

@@ -1,7 +1,7 @@
 """Directories of `torch.distributed.checkpoint` as checkpoints, without running anything that is in them.
 
-Chunks become chunks: nothing is resharded, and no tensor is ever whole in memory. A box that is not there, stored twice or
-of another size than stated is an error, where `dcp.load` would leave what was in memory before.
+Chunks become chunks: nothing is resharded, and no tensor is ever whole in memory. A box that is not there, stored
+twice or of another size than stated is an error, where `dcp.load` would leave what was in memory before.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ def import_dcp(
     threads: int | None = None,
     progress: Progress = None,
 ) -> Imported:
-    """Makes a checkpoint of a directory that `dcp.save` wrote: at `out`, a directory to make, or as the next attempt of `run`.
+    """Makes a checkpoint of what `dcp.save` wrote: at `out`, a directory to make, or as the next attempt of `run`.
 
     `trust_pickle=True` is needed, though nothing of the directory is run: what it holds is still only what its author
-    says. `dcp.load` with `waystation.dcp.Reader` gives the same state back from the checkpoint, each tensor with the boxes
-    that it had. `naming` gives identities of your own, `buffers` are the names of parameters that are buffers.
+    says. `dcp.load` with `waystation.dcp.Reader` gives the same state back from the checkpoint, each tensor with the
+    boxes that it had. `naming` gives identities of your own, `buffers` are the names of parameters that are buffers.
 
-    `verify_crc` compares every tensor with its CRC-32, which `dcp.load` does not. Links within the directory are followed
-    with `trust_links` only. About half a gigabyte is held at a time, or two boxes where they are larger.
+    `verify_crc` compares every tensor with its CRC-32, which `dcp.load` does not. Links within the directory are
+    followed with `trust_links` only. Twice `memory` bytes are held at a time, or one box more where it is larger.
 
-    Raises `not-found` and `file-missing` where something is not there, `cover-gap` and `cover-overlap` where boxes do not
-    make up a tensor, `bad-argument` for what is not on the list of what is read (with `skip_unreadable` values without a
-    form are left out, each with a record of kind `uncaptured`), `unsupported-dtype`, `limit`, `crc-mismatch`, and what
-    writing does. All but the bytes of tensors is looked at before anything is made. After an error there is no checkpoint.
+    Raises `not-found` and `file-missing` where something is not there, `cover-gap` and `cover-overlap` where boxes do
+    not make up a tensor, `bad-argument` for what is not on the list of what is read (with `skip_unreadable` values
+    without a form are left out, each with a record of kind `uncaptured`), `unsupported-dtype`, `limit`,
+    `crc-mismatch`, and what writing does. All but the bytes of tensors is looked at before anything is made. After an
+    error there is no checkpoint.
     """
     target = Target(out, run, name, step)
     target.check()
@@ -69,11 +70,13 @@ def import_dcp(
         reader = _Reader(files, folder, trust_links, verify_crc)
         entries = reader.entries(metadata)
         made = snapshot_of(
-            entries, step=step, naming=naming, buffers=frozenset(buffers),
+            entries,
+            step=step,
+            naming=naming,
+            buffers=frozenset(buffers),
             refused=None if skip_unreadable else lambda why: refusal_of(why, Place(folder)),
-        )  # fmt: skip
-        path, digest = take_in(made.snapshot, target, source=folder, threads=threads, memory=memory,
-                               progress=progress)
+        )
+        path, digest = take_in(made.snapshot, target, source=folder, threads=threads, memory=memory, progress=progress)
     return Imported(path, digest, step, len(metadata.tensors), made.snapshot.nbytes, made.values, tuple(made.skipped))
 
 
@@ -86,7 +89,9 @@ def _metadata(files: Files, folder: str, trust_links: bool) -> dcp_metadata.Meta
             raise
         raise _no_metadata(folder) from None
     if source.size > dcp_metadata.MAX_METADATA:
-        raise refuse(f"it has {source.size} bytes, at most {dcp_metadata.MAX_METADATA} are read", Place(path), code="limit")
+        raise refuse(
+            f"it has {source.size} bytes, at most {dcp_metadata.MAX_METADATA} are read", Place(path), code="limit"
+        )
     return dcp_metadata.read(source.read(0, source.size), Place(path))
 
 
@@ -97,16 +102,26 @@ def _no_metadata(folder: str) -> Error:
     except FileNotFoundError:
         return error("not-found", "there is no such directory", location=place)
     except NotADirectoryError:
-        return error("bad-argument", "a file, not a directory of dcp.save: import_torch_file reads those", location=place)
+        return error(
+            "bad-argument", "a file, not a directory of dcp.save: import_torch_file reads those", location=place
+        )
     except OSError as e:
         return error("io", os.strerror(e.errno or 0), location=place)
     if any(name.startswith("__") and name.endswith(METADATA) for name in names):
-        return error("bad-argument", "it was saved with use_collectives=False: each rank's metadata stand alone, and nothing says "
-                     "what the whole is. Load it on as many ranks and save it with waystation.dcp.Writer", location=place)  # fmt: skip
+        return error(
+            "bad-argument",
+            "it was saved with use_collectives=False: each rank's metadata stand alone, and nothing says "
+            "what the whole is. Load it on as many ranks and save it with waystation.dcp.Writer",
+            location=place,
+        )
     if any(name.endswith(".safetensors") for name in names):
-        return error("bad-argument", "it holds safetensors files: `waystation import` and import_hf read those", location=place)
+        return error(
+            "bad-argument", "it holds safetensors files: `waystation import` and import_hf read those", location=place
+        )
     if any(name.endswith(".distcp") for name in names):
-        return error("file-missing", "it has no .metadata: the save never ended, and what lies where is lost", location=place)
+        return error(
+            "file-missing", "it has no .metadata: the save never ended, and what lies where is lost", location=place
+        )
     return error("not-found", "no checkpoint of torch.distributed.checkpoint: it has no .metadata", location=place)
 
 
@@ -154,8 +169,9 @@ class _Reader:
         if found.dtype.torch_name != stored.dtype.torch_name or found.size != box.extent:
             raise refuse(
                 f"the box at {list(box.start)} is stated as {stored.dtype.name} {list(box.extent)} and stored as "
-                f"{found.dtype.name} {list(found.size)}", file.place,
-            )  # fmt: skip
+                f"{found.dtype.name} {list(found.size)}",
+                file.place,
+            )
         if found.nbytes > file.storage_bytes(found):
             raise refuse("a box has more elements than bytes are stored for it", file.place, code="limit")
         file.keep(found)

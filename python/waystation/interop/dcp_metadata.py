@@ -102,15 +102,25 @@ def _ignored(_: tuple[object, ...]) -> object:
     return Unknown("what is not looked at")
 
 
-_CLASSES: Final = ("Metadata", "TensorStorageMetadata", "BytesStorageMetadata", "ChunkStorageMetadata", "TensorProperties",
-                   "MetadataIndex", "StorageMeta")  # fmt: skip
+_CLASSES: Final = (
+    "Metadata",
+    "TensorStorageMetadata",
+    "BytesStorageMetadata",
+    "ChunkStorageMetadata",
+    "TensorProperties",
+    "MetadataIndex",
+    "StorageMeta",
+)
 _TABLE: Final[dict[tuple[str, str], Inert]] = {
     **{(_MODULE, name): Global(name, _make(name)) for name in _CLASSES},
     (_MODULE, "_MEM_FORMAT_ENCODING"): Global("_MEM_FORMAT_ENCODING", _ignored),
     (_FILES, "_StorageInfo"): Global("_StorageInfo", _make("_StorageInfo")),
-    **{(module, name): Global(name, _ignored) for module in ("pathlib", "pathlib._local")
-       for name in ("Path", "PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")},
-}  # fmt: skip
+    **{
+        (module, name): Global(name, _ignored)
+        for module in ("pathlib", "pathlib._local")
+        for name in ("Path", "PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
+    },
+}
 
 
 def _find(module: str, name: str) -> Inert | None:
@@ -125,7 +135,9 @@ def read(data: bytes, place: Place) -> Metadata:
     """
     root, unknown = load(data, _find, place=place)
     if unknown:
-        raise refuse(f"it names {', '.join(unknown[:5])}: nothing of the kind belongs into the metadata of a checkpoint", place)
+        raise refuse(
+            f"it names {', '.join(unknown[:5])}: nothing of the kind belongs into the metadata of a checkpoint", place
+        )
     return _Reader(place).metadata(root, len(data))
 
 
@@ -191,14 +203,27 @@ class _Reader:
             if at in spans:
                 raise self.bad("two places are stated for one box", key)
             spans[at] = self.span_of(key, info)
+        in_order = sorted(spans.items(), key=lambda item: (item[1].file, item[1].offset))
+        for (_, one), ((key, _), other) in zip(in_order, in_order[1:]):
+            # Else a small directory could be a checkpoint of any size.
+            if one.file == other.file and one.offset + one.length > other.offset:
+                raise self.bad("its bytes are stated to be those of something else, too", key)
         return spans
 
     def span_of(self, key: str, info: object) -> Span:
         members = self.fields(info, "_StorageInfo", key)
         file, offset, length = (members.get(name) for name in ("relative_path", "offset", "length"))
         if members.get("transform_descriptors"):
-            raise self.bad("its bytes are transformed (compressed or encrypted) by an extension: only plain ones are read", key)
-        plain = type(file) is str and file not in ("", ".", "..") and "/" not in file and "\\" not in file and file.isprintable()
+            raise self.bad(
+                "its bytes are transformed (compressed or encrypted) by an extension: only plain ones are read", key
+            )
+        plain = (
+            type(file) is str
+            and file not in ("", ".", "..")
+            and "/" not in file
+            and "\\" not in file
+            and file.isprintable()
+        )
         if not plain:
             raise self.bad("it lies in a file whose name is not one of this directory", key)
         if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:

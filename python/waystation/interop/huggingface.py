@@ -1,7 +1,7 @@
-"""Hugging Face directories, both ways: weights as safetensors, with `config.json`, tokenizers and whatever else is in them.
+"""Hugging Face directories, both ways: weights as safetensors, with `config.json`, tokenizers and all that is in them.
 
-The bytes are the native half's; here is what Python users want around them. Knows no weights and runs no code of a model
-directory; `transformers` is only needed where a model of it is given or asked for.
+The bytes are the native half's; here is what Python users want around them. Knows no weights and runs no code of a
+model directory; `transformers` is only needed where a model of it is given or asked for.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ if TYPE_CHECKING:
 
 Names = Mapping[str, str] | Callable[[str], str]
 _INDEX: Final = "model.safetensors.index.json"
-_UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-                 "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
+_UNITS: Final = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 
 
 @dataclass(frozen=True)
@@ -57,12 +66,18 @@ def import_hf(
     Target(out, run, None, step).check()
     with reporting(progress) as report:
         answer = _core.import_json(
-            os.fspath(source), out=None if out is None else os.fspath(out),
-            run_path=None if run is None else os.fspath(run), step=step, writers=writers,
-            attach=[os.fspath(path) for path in attach], progress=report,
-        )  # fmt: skip
+            os.fspath(source),
+            out=None if out is None else os.fspath(out),
+            run_path=None if run is None else os.fspath(run),
+            step=step,
+            writers=writers,
+            attach=[os.fspath(path) for path in attach],
+            progress=report,
+        )
     said = json.loads(answer)
-    return Imported(said["path"], said["digest"], step, said["tensors"], said["bytes"], 0, tuple(said.get("skipped", ())))
+    return Imported(
+        said["path"], said["digest"], step, said["tensors"], said["bytes"], 0, tuple(said.get("skipped", ()))
+    )
 
 
 def export_hf(
@@ -84,13 +99,20 @@ def export_hf(
     (a mapping, which may leave names out, or a function). `config` becomes `config.json`: a mapping, a configuration of
     `transformers`, or the path of a file; it takes the place of an attachment of that name.
 
-    Raises `exists` where `out` is there, `bad-argument` where two tensors would have one name, and as `waystation export`.
+    Raises `exists` where `out` is there, `bad-argument` where two tensors would have one name, and as `waystation
+    export`.
     """
     path = checkpoint if isinstance(checkpoint, (str, os.PathLike)) else checkpoint.path
     text = None if config is None else _config_text(config)
     with reporting(progress) as report:
-        answer = _core.export(os.fspath(path), os.fspath(out), roles=tuple(roles), component=component,
-                              max_shard_bytes=_bytes(max_shard_size), progress=report)  # fmt: skip
+        answer = _core.export(
+            os.fspath(path),
+            os.fspath(out),
+            roles=tuple(roles),
+            component=component,
+            max_shard_bytes=_bytes(max_shard_size),
+            progress=report,
+        )
     said = json.loads(answer)
     tied = dict(said["tied"])
     if names is not None:
@@ -101,14 +123,22 @@ def export_hf(
 
 
 def load_into(
-    model: Any, checkpoint: str | os.PathLike[str] | Checkpoint, *, component: str = "main", strict: bool = True,
-    assign: bool = False, device: Any = None, prefix: str = "", progress: Progress = None,
+    model: Any,
+    checkpoint: str | os.PathLike[str] | Checkpoint,
+    *,
+    component: str = "main",
+    strict: bool = True,
+    assign: bool = False,
+    device: Any = None,
+    prefix: str = "",
+    progress: Progress = None,
 ) -> tuple[list[str], list[str]]:
     """Loads the weights of a checkpoint into a module of PyTorch, in one plan, verified; (missing, unexpected) names.
 
-    `prefix` is what the checkpoint's names have before the module's. With `assign` the module takes the tensors that were
-    read as they are (no copy, and their dtype); otherwise they are copied into its own, and a tensor of another dtype is
-    refused, for copying would convert it. `strict` refuses names that only one side has, before anything is touched.
+    `prefix` is what the checkpoint's names have before the module's. With `assign` the module takes the tensors that
+    were read as they are (no copy, and their dtype); otherwise they are copied into its own, and a tensor of another
+    dtype is refused, for copying would convert it. `strict` refuses names that only one side has, before anything is
+    touched.
     """
     ckpt = _opened(checkpoint)
     view = ckpt if component == "main" else ckpt.component(component)
@@ -120,8 +150,11 @@ def load_into(
     held = {id(own[name]) for name in wanted}
     missing = [name for name in missing if id(own[name]) not in held]
     if strict and (missing or unexpected):
-        raise usage(f"the module has {_some(missing)} that the checkpoint lacks, the checkpoint {_some(unexpected)} that the "
-                    f"module lacks", remedy="strict=False goes on without them and returns both.")  # fmt: skip
+        raise usage(
+            f"the module has {_some(missing)} that the checkpoint lacks, the checkpoint {_some(unexpected)} that the "
+            f"module lacks",
+            remedy="strict=False goes on without them and returns both.",
+        )
     _check_fit(own, wanted, view, assign)
     keys = {name: view[stored].key for name, stored in wanted.items()}
     read = ckpt.load(dict.fromkeys(keys.values()), framework="torch", device=device, progress=progress)
@@ -140,8 +173,11 @@ def from_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint, cls: Any = 
 
     ckpt = _opened(checkpoint)
     if "config.json" not in ckpt.attachments:
-        raise usage("the checkpoint has no attachment config.json", "not-found",
-                    remedy="Save it with attachments={'config.json': …}, or make the model and call load_into.")  # fmt: skip
+        raise usage(
+            "the checkpoint has no attachment config.json",
+            "not-found",
+            remedy="Save it with attachments={'config.json': …}, or make the model and call load_into.",
+        )
     members = json.loads(ckpt.attachments["config.json"])
     config = transformers.AutoConfig.for_model(**members)
     if cls is None:
@@ -168,8 +204,10 @@ def _check_fit(own: Mapping[str, Any], wanted: Mapping[str, str], view: Any, ass
         if not assign and here.device.type == "meta":
             raise usage(f"{name} is on the meta device: assign=True gives the module tensors of its own")
         if not assign and there.dtype != dtypes.of_torch(here.dtype):
-            raise usage(f"{name}: the checkpoint has {there.dtype}, the module {here.dtype}, and nothing is converted",
-                        remedy="Use assign=True, or make the module with that dtype.")  # fmt: skip
+            raise usage(
+                f"{name}: the checkpoint has {there.dtype}, the module {here.dtype}, and nothing is converted",
+                remedy="Use assign=True, or make the module with that dtype.",
+            )
 
 
 def _some(names: Sequence[str]) -> str:
@@ -197,7 +235,9 @@ def _config_text(config: Any) -> str:
                 text = file.read()
             json.loads(text)
         except FileNotFoundError:
-            raise error("not-found", "there is no such configuration", location=Location(file=os.fspath(config))) from None
+            raise error(
+                "not-found", "there is no such configuration", location=Location(file=os.fspath(config))
+            ) from None
         except ValueError as e:
             raise usage(f"{os.fspath(config)} is no JSON: {e}") from None
         return text
@@ -221,13 +261,16 @@ def _rename(out: str, names: Names, tied: dict[str, str]) -> dict[str, str]:
     seen: dict[str, str] = {}
     for old in [*tied, *(name for header, _ in headers.values() for name in header if name != "__metadata__")]:
         if seen.setdefault(new(old), old) != old:
-            raise usage(f"{seen[new(old)]!r} and {old!r} would both be {new(old)!r}",
-                        remedy=f"Give other names, and remove {out}.")  # fmt: skip
+            raise usage(
+                f"{seen[new(old)]!r} and {old!r} would both be {new(old)!r}",
+                remedy=f"Give other names, and remove {out}.",
+            )
     for name, (header, begin) in headers.items():
         said = {new(key): value for key, value in header.items() if key != "__metadata__"}
         metadata = header.get("__metadata__", {})
         said["__metadata__"] = {
-            (new(key) if key in tied else key): (new(value) if key in tied else value) for key, value in metadata.items()
+            (new(key) if key in tied else key): (new(value) if key in tied else value)
+            for key, value in metadata.items()
         }
         _rewrite(os.path.join(out, name), said, begin)
     index = os.path.join(out, _INDEX)

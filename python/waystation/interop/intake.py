@@ -1,6 +1,7 @@
-"""A checkpoint of what is read from a foreign one, piece by piece: memory is bounded, and nothing is a checkpoint before all is in.
+"""A checkpoint of what is read from a foreign one, piece by piece, in bounded memory; it is none before all is in.
 
-Knows sessions and snapshots; the pieces' data are readers of some other format, of which it knows only that they fill memory.
+Knows sessions and snapshots; the pieces' data are readers of some other format, of which it knows only that they fill
+memory.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import numpy as np
 
 from .. import _core
 from ..errors import Error, error, from_parts, usage
-from ..progress import Progress, beyond, reporting
+from ..progress import Progress, Report, beyond, reporting
 from ..snapshot import Piece, Snapshot
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Fill = Callable[[Bytes], None]
 """The data of a piece: fills exactly its bytes."""
-MEMORY: Final = 256 << 20
+MEMORY: Final = 128 << 20
 _PRODUCER: Final = "waystation.interop"
 
 
@@ -64,7 +65,12 @@ class Target:
 
 
 def take_in(
-    snapshot: Snapshot, target: Target, *, source: str, threads: int | None = None, memory: int = MEMORY,
+    snapshot: Snapshot,
+    target: Target,
+    *,
+    source: str,
+    threads: int | None = None,
+    memory: int = MEMORY,
     progress: Progress = None,
 ) -> tuple[str, str]:
     """Writes and commits a snapshot whose pieces' `data` are `Fill`s; the path and digest.
@@ -95,25 +101,36 @@ def take_in(
     except Error as why:
         at = why.location
         left = f"{path} is left uncommitted, which nothing takes for a checkpoint"
-        raise from_parts(why.code, why.class_, f"{why.message}; {left}", why.remedy, at.file, at.offset, at.pointer,
-                         at.record, at.tensor, why.rule) from why
+        raise from_parts(
+            why.code,
+            why.class_,
+            f"{why.message}; {left}",
+            why.remedy,
+            at.file,
+            at.offset,
+            at.pointer,
+            at.record,
+            at.tensor,
+            why.rule,
+        ) from why
     return path, digest
 
 
 def _write(
-    writing: _core.Writing, placed: Sequence[tuple[int, Piece]], threads: int | None, memory: int,
-    progress: _core.Progress | None,
+    writing: _core.Writing, placed: Sequence[tuple[int, Piece]], threads: int | None, memory: int, report: Report | None
 ) -> None:
     """Reads one batch while the one before it is written."""
     batches = _batches(placed, memory)
+    # Two rooms in turn, used again and again: fresh memory costs the system as much as a copy does.
+    rooms = [np.empty(min(memory, writing.nbytes), np.uint8) for _ in range(2)]
     done = 0
     # The reader is a thread of its own: the caller's must stay free for Ctrl-C, which the native half looks for.
     with ThreadPoolExecutor(1, thread_name_prefix="waystation-import") as pool:
-        ahead = pool.submit(_read, next(batches, []))
-        for batch in _then_nothing(batches):
+        ahead = pool.submit(_read, next(batches, []), rooms[0])
+        for number, batch in enumerate(_then_nothing(batches), 1):
             filled = ahead.result()
-            ahead = pool.submit(_read, batch)
-            writing.write(filled, threads=threads, progress=beyond(progress, done, writing.nbytes))
+            ahead = pool.submit(_read, batch, rooms[number % 2])
+            writing.write(filled, threads=threads, progress=beyond(report, done, writing.nbytes))
             done += sum(data.nbytes for _, data in filled)
 
 
@@ -135,10 +152,13 @@ def _then_nothing(batches: Iterator[list[tuple[int, Piece]]]) -> Iterator[list[t
     yield []
 
 
-def _read(batch: list[tuple[int, Piece]]) -> list[tuple[int, Bytes]]:
+def _read(batch: list[tuple[int, Piece]], room: Bytes) -> list[tuple[int, Bytes]]:
     filled: list[tuple[int, Bytes]] = []
+    at = 0
     for place, piece in batch:
-        data = np.empty(piece.nbytes, np.uint8)
+        # A piece that is larger than all the room stands alone in its batch.
+        data = room[at : at + piece.nbytes] if piece.nbytes <= room.nbytes else np.empty(piece.nbytes, np.uint8)
+        at += piece.nbytes
         fill = piece.data
         if not callable(fill):
             raise usage("the data of a piece to import are nothing that fills memory", tensor=piece.key.text)
@@ -159,5 +179,9 @@ def fill_from(data: Bytes) -> Fill:
 def _default_name(target: Target, source: str) -> str:
     """As the program names what it imports: the run's directory, or the source."""
     of = os.path.realpath(source if target.run is None else target.run)
-    name = os.path.basename(of) if target.run is not None or os.path.isdir(of) else os.path.splitext(os.path.basename(of))[0]
+    name = (
+        os.path.basename(of)
+        if target.run is not None or os.path.isdir(of)
+        else os.path.splitext(os.path.basename(of))[0]
+    )
     return name if name and name.isprintable() and len(name.encode("utf-8", "replace")) <= 1024 else "import"

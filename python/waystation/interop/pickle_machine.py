@@ -1,12 +1,14 @@
 """A machine for pickles that cannot run anything.
 
-It knows the opcodes of protocols 2 to 5 and what they do to a stack. What a pickle calls a global is looked up in a table
-of the caller's and nowhere else: nothing is imported, and a global that the table lacks becomes an `Unknown`, inert, that
-stands in the result where its value would. Calls (REDUCE, NEWOBJ) reach the makers of that table only, BUILD reaches
-objects that say they can be built only. Time and memory are bounded by the length of the pickle: lengths are checked
-before anything is taken, memo indices allocate nothing, and keys whose hashes a file could choose are not hashed.
+It knows the opcodes of protocols 2 to 5 and what they do to a stack. What a pickle calls a global is looked up in a
+table of the caller's and nowhere else: nothing is imported, and a global that the table lacks becomes an `Unknown`,
+inert, that stands in the result where its value would. Calls (REDUCE, NEWOBJ) reach the makers of that table only,
+BUILD reaches objects that say they can be built only. Time and memory are bounded by the length of the pickle:
+lengths are checked before anything is taken, memo indices allocate nothing, and keys whose hashes a file could choose
+are not hashed.
 
-What the result holds is a graph: a container may stand in two places, or in itself. `waystation.interop.walk` unfolds it.
+What the result holds is a graph: a container may stand in two places, or in itself. `waystation.interop.walk` unfolds
+it.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Global(Inert):
 
 
 class OddKey(Inert):
-    """A key of a mapping that is neither text nor a small integer; kept apart so that it need not be hashed by value."""
+    """A key of a mapping that is neither text nor a small integer; apart, so that it is not hashed by value."""
 
     __slots__ = ("value",)
 
@@ -85,13 +87,17 @@ _Find = Callable[[str, str], "Global | Inert | None"]
 
 
 def load(
-    data: bytes, find: _Find, *, place: Place, persistent: Callable[[object], object] | None = None,
+    data: bytes,
+    find: _Find,
+    *,
+    place: Place,
+    persistent: Callable[[object], object] | None = None,
     max_objects: int = MAX_OBJECTS,
 ) -> tuple[object, tuple[str, ...]]:
     """What a pickle says, and the names of globals that `find` does not know, each once.
 
-    `find(module, name)` answers None for those. Raises `bad-argument` for what is no well-formed pickle of protocols 2 to 5
-    or calls what cannot be called, `limit` for one that makes too much.
+    `find(module, name)` answers None for those. Raises `bad-argument` for what is no well-formed pickle of protocols
+    2 to 5 or calls what cannot be called, `limit` for one that makes too much.
     """
     machine = _Machine(data, find, place, persistent, max_objects)
     return machine.run(), tuple(machine.unknown)
@@ -116,7 +122,8 @@ class _Machine:
         self.unknown: dict[str, None] = {}
 
     def run(self) -> object:
-        data, push, memo = self.data, self.stack.append, self.memo
+        data, stack, memo = self.data, self.stack, self.memo
+        push = stack.append
         end = len(data)
         at = start = 0
         try:
@@ -127,12 +134,21 @@ class _Machine:
                 if at >= end:
                     raise ValueError("it ends without a STOP")
                 op = data[at]
-                # The five that most of a pickle is made of, without a call.
+                # What most of a pickle is made of, without a call.
                 if op == 0x68 and at + 1 < end:  # BINGET
                     push(memo[data[at + 1]])
                     at += 2
                 elif op == 0x94:  # MEMOIZE
-                    memo[len(memo)] = self.top()
+                    value = stack[-1] if stack else _MARK
+                    if value is _MARK:
+                        raise ValueError("an opcode needs a value that is not there")
+                    memo[len(memo)] = value
+                    at += 1
+                elif op == 0x6A and at + 4 < end:  # LONG_BINGET
+                    push(memo[int.from_bytes(data[at + 1 : at + 5], "little")])
+                    at += 5
+                elif op == 0x29:  # EMPTY_TUPLE
+                    push(())
                     at += 1
                 elif op == 0x4B and at + 1 < end:  # BININT1
                     push(data[at + 1])
@@ -179,7 +195,9 @@ class _Machine:
         self.room -= count
         if self.room < 0:
             raise refuse(
-                "the pickle makes more objects than allowed", self.place.at(self.at), code="limit",
+                "the pickle makes more objects than allowed",
+                self.place.at(self.at),
+                code="limit",
                 remedy="Raise `max_objects` if the file is trusted and memory allows.",
             )
         self.stack.append(value)
@@ -490,30 +508,78 @@ def _key(key: object) -> object:
 
 
 _OPS: Final[dict[int, Callable[[_Machine], None]]] = {
-    0x80: _Machine.op_proto, 0x95: _Machine.op_frame, 0x2E: _Machine.op_stop,
-    0x28: _Machine.op_mark, 0x30: _Machine.op_pop, 0x31: _Machine.op_pop_mark, 0x32: _Machine.op_dup,
-    0x4E: _Machine.op_none, 0x88: _Machine.op_true, 0x89: _Machine.op_false,
-    0x4A: _Machine.op_binint, 0x4B: _Machine.op_binint1, 0x4D: _Machine.op_binint2,
-    0x8A: _Machine.op_long1, 0x8B: _Machine.op_long4, 0x47: _Machine.op_binfloat,
-    0x8C: _Machine.op_short_text, 0x58: _Machine.op_text, 0x8D: _Machine.op_text8,
-    0x43: _Machine.op_short_bytes, 0x42: _Machine.op_bytes, 0x8E: _Machine.op_bytes8, 0x96: _Machine.op_bytearray8,
-    0x29: _Machine.op_empty_tuple, 0x85: _Machine.op_tuple1, 0x86: _Machine.op_tuple2, 0x87: _Machine.op_tuple3,
-    0x74: _Machine.op_tuple, 0x5D: _Machine.op_empty_list, 0x6C: _Machine.op_list,
-    0x7D: _Machine.op_empty_dict, 0x64: _Machine.op_dict,
-    0x8F: _Machine.op_empty_set, 0x91: _Machine.op_frozenset, 0x90: _Machine.op_additems,
-    0x61: _Machine.op_append, 0x65: _Machine.op_appends, 0x73: _Machine.op_setitem, 0x75: _Machine.op_setitems,
-    0x71: _Machine.op_binput, 0x72: _Machine.op_long_binput, 0x94: _Machine.op_memoize,
-    0x68: _Machine.op_binget, 0x6A: _Machine.op_long_binget,
-    0x63: _Machine.op_global, 0x93: _Machine.op_stack_global,
-    0x52: _Machine.op_reduce, 0x81: _Machine.op_newobj, 0x92: _Machine.op_newobj_ex, 0x62: _Machine.op_build,
+    0x80: _Machine.op_proto,
+    0x95: _Machine.op_frame,
+    0x2E: _Machine.op_stop,
+    0x28: _Machine.op_mark,
+    0x30: _Machine.op_pop,
+    0x31: _Machine.op_pop_mark,
+    0x32: _Machine.op_dup,
+    0x4E: _Machine.op_none,
+    0x88: _Machine.op_true,
+    0x89: _Machine.op_false,
+    0x4A: _Machine.op_binint,
+    0x4B: _Machine.op_binint1,
+    0x4D: _Machine.op_binint2,
+    0x8A: _Machine.op_long1,
+    0x8B: _Machine.op_long4,
+    0x47: _Machine.op_binfloat,
+    0x8C: _Machine.op_short_text,
+    0x58: _Machine.op_text,
+    0x8D: _Machine.op_text8,
+    0x43: _Machine.op_short_bytes,
+    0x42: _Machine.op_bytes,
+    0x8E: _Machine.op_bytes8,
+    0x96: _Machine.op_bytearray8,
+    0x29: _Machine.op_empty_tuple,
+    0x85: _Machine.op_tuple1,
+    0x86: _Machine.op_tuple2,
+    0x87: _Machine.op_tuple3,
+    0x74: _Machine.op_tuple,
+    0x5D: _Machine.op_empty_list,
+    0x6C: _Machine.op_list,
+    0x7D: _Machine.op_empty_dict,
+    0x64: _Machine.op_dict,
+    0x8F: _Machine.op_empty_set,
+    0x91: _Machine.op_frozenset,
+    0x90: _Machine.op_additems,
+    0x61: _Machine.op_append,
+    0x65: _Machine.op_appends,
+    0x73: _Machine.op_setitem,
+    0x75: _Machine.op_setitems,
+    0x71: _Machine.op_binput,
+    0x72: _Machine.op_long_binput,
+    0x94: _Machine.op_memoize,
+    0x68: _Machine.op_binget,
+    0x6A: _Machine.op_long_binget,
+    0x63: _Machine.op_global,
+    0x93: _Machine.op_stack_global,
+    0x52: _Machine.op_reduce,
+    0x81: _Machine.op_newobj,
+    0x92: _Machine.op_newobj_ex,
+    0x62: _Machine.op_build,
     0x51: _Machine.op_binpersid,
-}  # fmt: skip
+}
 
 _REFUSED: Final = {
-    0x69: "INST", 0x6F: "OBJ", 0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x50: "PERSID",
-    0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER", 0x49: "INT", 0x4C: "LONG", 0x53: "STRING", 0x54: "BINSTRING",
-    0x55: "SHORT_BINSTRING", 0x56: "UNICODE", 0x46: "FLOAT", 0x70: "PUT", 0x67: "GET",
-}  # fmt: skip
+    0x69: "INST",
+    0x6F: "OBJ",
+    0x82: "EXT1",
+    0x83: "EXT2",
+    0x84: "EXT4",
+    0x50: "PERSID",
+    0x97: "NEXT_BUFFER",
+    0x98: "READONLY_BUFFER",
+    0x49: "INT",
+    0x4C: "LONG",
+    0x53: "STRING",
+    0x54: "BINSTRING",
+    0x55: "SHORT_BINSTRING",
+    0x56: "UNICODE",
+    0x46: "FLOAT",
+    0x70: "PUT",
+    0x67: "GET",
+}
 
 
 def _why_not(op: int) -> str:

@@ -1,4 +1,4 @@
-"""A foreign state dict as a snapshot: the same names, records and values as `waystation.dcp` gives them, so that it reads them back.
+"""A foreign state dict as a snapshot: names, records and values as `waystation.dcp` gives and reads them.
 
 Knows entries of a state dict, by their flat keys, and what DCP's naming makes of them; not where their bytes come from.
 """
@@ -68,15 +68,24 @@ Entries = Mapping[str, "tuple[Path, Tensor | Value]"]
 
 
 def snapshot_of(
-    entries: Entries, *, step: int, naming: Naming | None, buffers: frozenset[str], refused: Callable[[NoForm], Exception] | None
+    entries: Entries,
+    *,
+    step: int,
+    naming: Naming | None,
+    buffers: frozenset[str],
+    refused: Callable[[NoForm], Exception] | None,
 ) -> Made:
-    """The snapshot of a state. `refused` makes the error for a value without a form; None: it is listed and left out."""
+    """The snapshot of a state. `refused` makes the error for a value without a form; None: it is left out."""
     return _Maker(entries, step, naming, buffers, refused).make()
 
 
 class _Maker:
     def __init__(
-        self, entries: Entries, step: int, naming: Naming | None, buffers: frozenset[str],
+        self,
+        entries: Entries,
+        step: int,
+        naming: Naming | None,
+        buffers: frozenset[str],
         refused: Callable[[NoForm], Exception] | None,
     ) -> None:
         self.entries = entries
@@ -117,8 +126,10 @@ class _Maker:
     def tensor(self, identity: Key, tensor: Tensor, native: Any, key: str) -> None:
         other = self.taken.setdefault(identity, key)
         if other is not key:
-            raise usage(f"{show((other,))} and {show((key,))} would have one identity: give `naming` that tells them apart",
-                        tensor=identity.text)  # fmt: skip
+            raise usage(
+                f"{show((other,))} and {show((key,))} would have one identity: give `naming` that tells them apart",
+                tensor=identity.text,
+            )
         snapshot = self.made.snapshot
         same = None if tensor.same is None else (tensor.same, identity.component, identity.role)
         if same is not None and identity.role in ("param", "buffer") and not identity.scope and 0 not in tensor.shape:
@@ -145,7 +156,9 @@ class _Maker:
         def put(data: object, path: Path) -> Key:
             role, slot = ("blob", None) if isinstance(data, bytes) else ("extension", VALUE_SLOT)
             name = f"{key}#{len(within)}"
-            identity = Key("main", role, name if len(name.encode()) <= 1024 and name.isprintable() else show((name,)), slot)
+            identity = Key(
+                "main", role, name if len(name.encode()) <= 1024 and name.isprintable() else show((name,)), slot
+            )
             within.append((identity, value.tensor_of(data), show(path)))
             return identity
 
@@ -177,9 +190,7 @@ class _Maker:
                 if count is not None:
                     steps.append((param, *count))
                     gone.add(key)
-            self.made.snapshot.records.append(
-                optimizer_record(one, self.plain, steps, tensor_key=self.tensor_key)
-            )
+            self.made.snapshot.records.append(optimizer_record(one, self.plain, steps, tensor_key=self.tensor_key))
             self.values.optimizers[one.owner] = (one.form, one.prefix)
             gone |= self.settings(one)
             absent = sorted({name for name in one.params if (one.component, name) not in params})
@@ -191,8 +202,11 @@ class _Maker:
         """The keys of an optimizer's groups that are no tensors: its record has them."""
         keys = {key for group in one.groups for _, key in group.hyper}
         if one.form == "nested":
-            keys |= {key for key, (path, _) in self.entries.items()
-                     if path[: len(one.prefix)] == one.prefix and path[-1] == "params" and path[-3:-2] == ("param_groups",)}  # fmt: skip
+            keys |= {
+                key
+                for key, (path, _) in self.entries.items()
+                if path[: len(one.prefix)] == one.prefix and path[-1] == "params" and path[-3:-2] == ("param_groups",)
+            }
         return {key for key in keys if isinstance(self.entries[key][1], Value)}
 
     def tensor_key(self, key: str) -> Key | None:

@@ -53,12 +53,12 @@ def import_torch_file(
 
     A mapping is split into tensors and values as `torch.distributed.checkpoint` splits it, so that `dcp.load` with
     `waystation.dcp.Reader` gives it back. The mapping under `model_key` (by default the first there is of `model`,
-    `state_dict`, `model_state_dict` and `module`; without any, the file's own tensors) are parameters; `buffers` are the
-    names of those that are buffers, which a file does not say. `naming` gives identities of your own.
+    `state_dict`, `model_state_dict` and `module`; without any, the file's own tensors) are parameters; `buffers` are
+    the names of those that are buffers, which a file does not say. `naming` gives identities of your own.
 
     Tensors of one storage and geometry (tied weights) become aliases. Views are stored as their elements; those that
     overlap others may take `max_expanded_bytes` more than the file has. `verify_crc` compares every storage with its
-    CRC-32, which `torch.load` does not.
+    CRC-32, which `torch.load` does not. Twice `memory` bytes are held at a time, or one tensor more where it is larger.
 
     Raises `bad-argument` for anything that is not on the list of what is read, with its place in the state (with
     `skip_unreadable` values without a form are left out, each with a record of kind `uncaptured`), `unsupported-dtype`,
@@ -75,11 +75,15 @@ def import_torch_file(
         if not skip_unreadable:
             reader.all_known(entries)
         made = snapshot_of(
-            entries, step=step, naming=naming or _model_naming(root, model_key, frozenset(buffers)), buffers=frozenset(buffers),
+            entries,
+            step=step,
+            naming=naming or _model_naming(root, model_key, frozenset(buffers)),
+            buffers=frozenset(buffers),
             refused=None if skip_unreadable else lambda why: refusal_of(why, file.place),
-        )  # fmt: skip
-        path, digest = take_in(made.snapshot, target, source=os.fspath(source), threads=threads, memory=memory,
-                               progress=progress)
+        )
+        path, digest = take_in(
+            made.snapshot, target, source=os.fspath(source), threads=threads, memory=memory, progress=progress
+        )
     tensors = sum(isinstance(said, Tensor) for _, said in entries.values())
     nbytes = made.snapshot.nbytes
     return Imported(path, digest, step, tensors, nbytes, made.values, tuple(made.skipped))
@@ -90,9 +94,9 @@ def need_trust(trust_pickle: bool, source: str | os.PathLike[str], what: str) ->
     if trust_pickle is not True:
         raise usage(
             f"{os.fspath(source)}: {what} is a pickle: `trust_pickle=True` says that you know where it comes from",
-            remedy="It is read by a reader that runs nothing and refuses what it does not know; whether its numbers are the "
-            "ones you want, only its author can say.",
-        )  # fmt: skip
+            remedy="It is read by a reader that runs nothing and refuses what it does not know; whether its numbers "
+            "are the ones you want, only its author can say.",
+        )
 
 
 class _Reader:
@@ -128,9 +132,11 @@ class _Reader:
             self.room -= tensor.nbytes
         if self.room < 0:
             raise refuse(
-                f"{show(path)}: its tensors have far more elements than the file has bytes: views that overlap or repeat",
-                self.file.place, code="limit", remedy="Raise `max_expanded_bytes` if that is meant.",
-            )  # fmt: skip
+                f"{show(path)}: its tensors have far more elements than the file has bytes: views that overlap",
+                self.file.place,
+                code="limit",
+                remedy="Raise `max_expanded_bytes` if that is meant.",
+            )
         shape = tensor.shape
         parts = () if 0 in shape else (Part((0,) * len(shape), shape, self.fill(tensor)),)
         return Tensor(str(tensor.dtype.dtype), shape, parts, same=tensor.window)
@@ -167,7 +173,9 @@ class _Reader:
                     said.tree(lambda data, at: Key("main", "extension", "unused"))
                 except NoForm as why:
                     raise refusal_of(why, self.file.place) from None
-        raise refuse(f"it names {', '.join(self.file.unknown[:5])}, which is not on the list of what is read", self.file.place)
+        raise refuse(
+            f"it names {', '.join(self.file.unknown[:5])}, which is not on the list of what is read", self.file.place
+        )
 
 
 def plain(leaf: object) -> object:

@@ -1,4 +1,4 @@
-"""What stands for PyTorch's, NumPy's and Python's classes in a pickle of `torch.save`: the table of all that is understood.
+"""What stands for PyTorch's, NumPy's and Python's classes in a pickle of `torch.save`: all that is understood.
 
 PyTorch is not needed and never imported; NumPy's scalars and arrays are real ones, made of checked parts. A tensor is a
 `TensorRef`: a window onto a storage that nobody has read. Makers check every argument, for they come out of a file.
@@ -19,16 +19,34 @@ _ELEMENTS: Final = 1 << 56
 _AXES: Final = 64
 _DTYPE_OF_TORCH: Final = {row.torch: row.id for row in DTYPES.values() if row.torch is not None}
 _STORAGES: Final = {
-    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "FloatStorage": "float32",
+    "DoubleStorage": "float64",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+    "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
-}  # fmt: skip
+}
 # Element types of PyTorch that the registry lacks: known by name, so that what is refused is called what it is.
 _OTHER_DTYPES: Final = (
-    "complex32", "quint8", "qint8", "qint32", "quint4x2", "quint2x4", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2",
+    "complex32",
+    "quint8",
+    "qint8",
+    "qint32",
+    "quint4x2",
+    "quint2x4",
+    "bits8",
+    "bits16",
+    "bits1x8",
+    "bits2x4",
+    "bits4x2",
     *(f"{sign}int{bits}" for sign in ("u", "") for bits in range(1, 8)),
-)  # fmt: skip
+)
 
 
 class TorchDtype(Global):
@@ -193,7 +211,9 @@ def _rebuild(
         raise ValueError("a tensor of more elements than can be")
     tensor = TensorRef(storage, kind, offset, sizes, strides)
     if isinstance(metadata, dict) and any(metadata.values()):
-        tensor.why_not = "a view that is conjugated or negated when it is read: resolve_conj() and resolve_neg() before saving"
+        tensor.why_not = (
+            "a view that is conjugated or negated when it is read: resolve_conj() and resolve_neg() before saving"
+        )
     return tensor
 
 
@@ -410,7 +430,11 @@ def _table() -> dict[tuple[str, str], Inert]:
     for storage, torch_name in _STORAGES.items():
         for module in ("torch", "torch.storage", "torch.cuda"):
             table[module, storage] = _StorageKind(storage, TorchDtype(torch_name))
-    for module, name in (("torch.storage", "UntypedStorage"), ("torch.storage", "_UntypedStorage"), ("torch", "UntypedStorage")):
+    for module, name in (
+        ("torch.storage", "UntypedStorage"),
+        ("torch.storage", "_UntypedStorage"),
+        ("torch", "UntypedStorage"),
+    ):
         table[module, name] = _StorageKind(name, None)
     for version, make in (("", _rebuild_v1), ("_v2", _rebuild_v2), ("_v3", _rebuild_v3)):
         put("torch._utils", f"_rebuild_tensor{version}", make)

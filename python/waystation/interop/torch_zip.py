@@ -1,4 +1,4 @@
-"""One archive of `torch.save`: what it holds, and the bytes of its tensors. Knows the layout of such archives, no naming."""
+"""One archive of `torch.save`: what it holds, and the bytes of its tensors. Knows their layout, and no naming."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 class TorchFile:
     """What `torch.save` wrote: `root`, with a `TensorRef` for each tensor, whose bytes `read` gives.
 
-    Raises `bad-argument` for what is no such archive, `limit` for one that is too large, `crc-mismatch` for a damaged one.
+    Raises `bad-argument` for what is no such archive, `limit` for one that is too large, `crc-mismatch` for a damaged
+    one.
     """
 
     def __init__(
-        self, source: Source, offset: int = 0, length: int | None = None, *, what: str | None = None,
-        max_pickle: int = MAX_PICKLE, check: bool = True,
+        self,
+        source: Source,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        what: str | None = None,
+        max_pickle: int = MAX_PICKLE,
+        check: bool = True,
     ) -> None:
         self.archive = Archive(source, offset, length, what=what, check=check)
         entries = self.archive.entries
@@ -36,9 +43,7 @@ class TorchFile:
         self.place = Place(source.path, pickle.offset, what or "data.pkl")
         data = self.archive.read("data.pkl", max_pickle)
         self.pickle_bytes = len(data)
-        self.root, self.unknown = load(
-            data, torch_globals.find, place=self.place, persistent=torch_globals.persistent
-        )
+        self.root, self.unknown = load(data, torch_globals.find, place=self.place, persistent=torch_globals.persistent)
         self._checked: set[str] = set()
 
     def check_tensor(self, tensor: TensorRef) -> None:
@@ -46,8 +51,12 @@ class TorchFile:
         if tensor.why_not is not None:
             raise refuse(f"a tensor is {tensor.why_not}", self.place)
         if tensor.dtype.dtype is None:
-            raise refuse(f"tensors of {tensor.dtype.name} have no element type in the registry", self.place,
-                         code="unsupported-dtype", remedy="Convert it before saving.")  # fmt: skip
+            raise refuse(
+                f"tensors of {tensor.dtype.name} have no element type in the registry",
+                self.place,
+                code="unsupported-dtype",
+                remedy="Convert it before saving.",
+            )
         if len(tensor.size) > 16:
             raise refuse(f"a tensor of {len(tensor.size)} axes, the format has 16", self.place, code="limit")
         if tensor.dtype.per_item == 2 and not tensor.size:
@@ -56,12 +65,18 @@ class TorchFile:
         entry = self.archive.find(f"data/{storage.key}")
         width = 1 if storage.dtype is None else storage.dtype.item_bytes
         if width == 0 or storage.count * width != entry.length:
-            raise refuse(f"storage {storage.key!r} is stated to have {storage.count} elements of {width} bytes, and has "
-                         f"{entry.length} bytes", self.place)  # fmt: skip
+            raise refuse(
+                f"storage {storage.key!r} is stated to have {storage.count} elements of {width} bytes, and has "
+                f"{entry.length} bytes",
+                self.place,
+            )
         _, last = _span(tensor)
         if last * tensor.dtype.item_bytes > entry.length:
-            raise refuse(f"a tensor's elements reach to byte {last * tensor.dtype.item_bytes} of storage {storage.key!r}, "
-                         f"which has {entry.length}", self.place)  # fmt: skip
+            raise refuse(
+                f"a tensor's elements reach to byte {last * tensor.dtype.item_bytes} of storage {storage.key!r}, "
+                f"which has {entry.length}",
+                self.place,
+            )
 
     def keep(self, tensor: TensorRef) -> None:
         """Forgets all but what `read` needs for this one: of archives there may be hundreds of thousands."""

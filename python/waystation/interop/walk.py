@@ -1,7 +1,8 @@
 """What a pickle holds, unfolded: leaves with their paths, and value trees (chapter 9.1 and 16.6) of leaves.
 
-A pickle is a graph; a container in many places, or in itself, would unfold into more than there is memory. So unfolding
-has a depth and a budget that the pickle's own length gives. Whatever has no typed form is refused, with its path and class.
+A pickle is a graph; a container in many places, or in itself, would unfold into more than there is memory. So
+unfolding has a depth and a budget that the pickle's own length gives. Whatever has no typed form is refused, with its
+path and class.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class NoForm(Exception):
 def flatten(root: dict[object, object], budget: Budget) -> Iterator[tuple[Path, object]]:
     """All leaves of a state dict, split as `torch.distributed.checkpoint` splits them.
 
-    Mappings are descended into, and lists that hold tensors or mappings. Keys of mappings become text, as there; two keys
-    that become the same text are refused. Empty mappings are leaves, so that they are not lost.
+    Mappings are descended into, and lists that hold tensors or mappings. Keys of mappings become text, as there; two
+    keys that become the same text are refused. Empty mappings are leaves, so that they are not lost.
     """
     # By hand and not by recursion: the depth is the file's choice.
     known: dict[int, bool] = {}
@@ -87,7 +88,9 @@ def _items(mapping: dict[object, object], path: Path, place: Place) -> Iterator[
     seen: set[str] = set()
     for key, value in mapping.items():
         if type(key) is not str and type(key) is not int:
-            raise refuse(f"{show(path)} has a key that is {describe_key(key)}: only text and integers have a form", place)
+            raise refuse(
+                f"{show(path)} has a key that is {describe_key(key)}: only text and integers have a form", place
+            )
         text = str(key)
         if text in seen:
             raise refuse(f"{show(path)} has the key {text!r} both as text and as a number", place)
@@ -96,7 +99,7 @@ def _items(mapping: dict[object, object], path: Path, place: Place) -> Iterator[
 
 
 def _holds_more(items: list[object], known: dict[int, bool], place: Place, depth: int = 0) -> bool:
-    """Whether a list, or a list in it, holds a tensor or a mapping. `known` has the lists that were looked at before."""
+    """Whether a list, or a list in it, holds a tensor or a mapping. `known` has the lists that were looked at."""
     found = known.get(id(items))
     if found is not None:
         return found
@@ -185,7 +188,11 @@ def describe(value: object) -> str:
         return "a torch.layout"
     if isinstance(value, Global):
         return f"the class or function {value.name}"
-    return f"an object of {type(value).__name__}" if isinstance(value, Inert) else f"an object of {type(value).__qualname__}"
+    return (
+        f"an object of {type(value).__name__}"
+        if isinstance(value, Inert)
+        else f"an object of {type(value).__qualname__}"
+    )
 
 
 def describe_key(key: object) -> str:
@@ -248,6 +255,7 @@ def _ordered(value: Odict, pairs: list[Any], inner: Callable[[object, str], Any]
 def refusal_of(why: NoForm, place: Place) -> Error:
     """The error for a value without a form."""
     return refuse(
-        f"{show(why.path)} is {why.why}: it has no typed form", place,
-        remedy="Leave it out of what is saved, or import with skip_unreadable=True, which lists it and goes on without it.",
-    )  # fmt: skip
+        f"{show(why.path)} is {why.why}: it has no typed form",
+        place,
+        remedy="Leave it out of what is saved, or import with skip_unreadable=True, which lists it and goes on.",
+    )
