@@ -1,7 +1,7 @@
 """Training that saves and resumes through torch.distributed.checkpoint, alone or on several ranks.
 
-    python examples/torch_dcp.py [RUN]                       # twice: the second start goes on where the first ended
-    torchrun --nproc-per-node 2 examples/torch_dcp.py [RUN]  # the same run, on two ranks
+python examples/torch_dcp.py [RUN]                       # twice: the second start goes on where the first ended
+torchrun --nproc-per-node 2 examples/torch_dcp.py [RUN]  # the same run, on two ranks
 """
 
 import os
@@ -50,8 +50,11 @@ def main(run: str) -> None:
 
     of_model, of_optimizer = get_state_dict(model, optimizer)
     writer = waystation.dcp.Writer(job, step=done)
-    dcp.save({"model": of_model, "optim": of_optimizer, "step": done}, storage_writer=writer,
-             planner=waystation.dcp.SavePlanner())
+    dcp.save(
+        {"model": of_model, "optim": of_optimizer, "step": done},
+        storage_writer=writer,
+        planner=waystation.dcp.SavePlanner(),
+    )
     if job.rank == 0:
         print(f"steps {first} to {done}, loss {loss.item():.6f}, saved as {writer.path}")
     if dist.is_initialized():

@@ -51,8 +51,11 @@ def build(layout: str, optimizer: str = "adamw", seed: int = 5) -> tuple[nn.Modu
         mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("dp", "tp"))
         parallelize_module(model, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
         fully_shard(model, mesh=mesh["dp"])
-    made = (torch.optim.AdamW(model.parameters(), lr=0.01) if optimizer == "adamw"
-            else torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
+    made = (
+        torch.optim.AdamW(model.parameters(), lr=0.01)
+        if optimizer == "adamw"
+        else torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    )
     return model, made
 
 
@@ -114,8 +117,9 @@ def load(path: str, layout: str, optimizer: str, flatten: bool, expected: dict[s
     assert found["epoch"] == 3 and type(found["extra"]["list"][1]) is tuple
 
 
-def save_state(run: str, state: dict[Any, Any], planner: dict[str, Any], job: dict[str, Any], step: int = 1,
-               no_dist: bool = False) -> str:
+def save_state(
+    run: str, state: dict[Any, Any], planner: dict[str, Any], job: dict[str, Any], step: int = 1, no_dist: bool = False
+) -> str:
     """Saves what this rank has: `state[rank]`, or one state for all."""
     rank = dist.get_rank()
     writer = ws.Writer(start(run, **{name: of[rank] if name == "coordinate" else of for name, of in job.items()}), step)
@@ -125,8 +129,13 @@ def save_state(run: str, state: dict[Any, Any], planner: dict[str, Any], job: di
 
 def saves_with_cached_plans(run: str, layout: str) -> list[str]:
     """Four saves: two with one plan, one after a learning rate changed, one after the model did."""
-    for cache in (TorchSavePlanner._cached_save_plan, TorchSavePlanner._cached_final_save_plan,
-                  TorchSavePlanner._cached_all_plans, TorchSavePlanner._cached_global_plan, TorchSavePlanner._cached_metadata):
+    for cache in (
+        TorchSavePlanner._cached_save_plan,
+        TorchSavePlanner._cached_final_save_plan,
+        TorchSavePlanner._cached_all_plans,
+        TorchSavePlanner._cached_global_plan,
+        TorchSavePlanner._cached_metadata,
+    ):
         cache.clear()
     job, paths = start(run), []
     model, made = build(layout)
@@ -174,8 +183,13 @@ def saves_in_the_background(run: str, kind: str) -> list[str]:
         state = state_of(model, made, epoch=step)
         expected = whole(state)
         writer = ws.Writer(job, step)
-        future: Any = dcp.async_save(state, storage_writer=writer, planner=ws.SavePlanner(), process_group=group,
-                                     async_checkpointer_type=AsyncCheckpointerType[kind])
+        future: Any = dcp.async_save(
+            state,
+            storage_writer=writer,
+            planner=ws.SavePlanner(),
+            process_group=group,
+            async_checkpointer_type=AsyncCheckpointerType[kind],
+        )
         train(model, made, seed=step + 100)  # what is saved must not move
         metadata = getattr(future, "upload_completion", future).result()
         assert metadata.storage_meta.checkpoint_id == writer.path
@@ -190,20 +204,43 @@ def placements(run: str) -> str:
     """Distributed tensors by hand, each laid out in its own way; a row for some ranks only."""
     size = dist.get_world_size()
     line, grid = init_device_mesh("cpu", (size,)), init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("a", "b"))
-    given = {name: torch.arange(1.0, 1 + count).reshape(shape) for name, count, shape in (
-        ("rows", 21, (7, 3)), ("columns", 21, (3, 7)), ("one", 5, (1, 5)), ("deep", 60, (3, 4, 5)), ("grid", 35, (5, 7)),
-        ("both", 40, (8, 5)), ("same", 4, (4,)), ("scalar", 1, ()), ("none", 0, (0, 3)))}
-    how = {"rows": (line, [Shard(0)]), "columns": (line, [Shard(1)]), "one": (line, [Shard(0)]), "deep": (line, [Shard(2)]),
-           "grid": (grid, [Shard(0), Shard(1)]), "both": (grid, [Replicate(), Shard(0)]), "same": (line, [Replicate()]),
-           "scalar": (line, [Replicate()]), "none": (line, [Shard(0)])}
+    given = {
+        name: torch.arange(1.0, 1 + count).reshape(shape)
+        for name, count, shape in (
+            ("rows", 21, (7, 3)),
+            ("columns", 21, (3, 7)),
+            ("one", 5, (1, 5)),
+            ("deep", 60, (3, 4, 5)),
+            ("grid", 35, (5, 7)),
+            ("both", 40, (8, 5)),
+            ("same", 4, (4,)),
+            ("scalar", 1, ()),
+            ("none", 0, (0, 3)),
+        )
+    }
+    how = {
+        "rows": (line, [Shard(0)]),
+        "columns": (line, [Shard(1)]),
+        "one": (line, [Shard(0)]),
+        "deep": (line, [Shard(2)]),
+        "grid": (grid, [Shard(0), Shard(1)]),
+        "both": (grid, [Replicate(), Shard(0)]),
+        "same": (line, [Replicate()]),
+        "scalar": (line, [Replicate()]),
+        "none": (line, [Shard(0)]),
+    }
     state = {name: distribute_tensor(tensor, *how[name]) for name, tensor in given.items()}
     writer = ws.Writer(start(run), 1)
     dcp.save(state, storage_writer=writer, planner=ws.SavePlanner())
     read = blank(state)
     dcp.load(read, storage_reader=ws.Reader(writer.path))
     same(read, state)
-    turned = {name: distribute_tensor(torch.zeros_like(tensor), line, [Shard(tensor.dim() - 1)] if tensor.dim() else [Replicate()])
-              for name, tensor in given.items()}
+    turned = {
+        name: distribute_tensor(
+            torch.zeros_like(tensor), line, [Shard(tensor.dim() - 1)] if tensor.dim() else [Replicate()]
+        )
+        for name, tensor in given.items()
+    }
     dcp.load(turned, storage_reader=ws.Reader(writer.path))
     for name, tensor in given.items():
         assert bits(turned[name].full_tensor()) == bits(tensor), name
@@ -235,8 +272,12 @@ def saves_and_is_killed(run: str) -> str:
     # One tensor for each of two ranks to write: both processes are killed.
     job, state = start(run), {"model": {"w": torch.arange(1000.0), "v": torch.ones(1000)}}
     dcp.save(state, storage_writer=ws.Writer(job, 1), planner=ws.SavePlanner())
-    future: Any = dcp.async_save(state, storage_writer=ws.Writer(job, 2), planner=KillingPlanner(),
-                                 async_checkpointer_type=AsyncCheckpointerType.PROCESS)
+    future: Any = dcp.async_save(
+        state,
+        storage_writer=ws.Writer(job, 2),
+        planner=KillingPlanner(),
+        async_checkpointer_type=AsyncCheckpointerType.PROCESS,
+    )
     try:
         getattr(future, "upload_completion", future).result(150)
     except RuntimeError as why:
@@ -250,15 +291,18 @@ def saves_and_is_killed(run: str) -> str:
 
 
 def load_strided(path: str, save_to: str) -> tuple[str, str]:
-    """A tensor of which each rank holds every other quarter; DCP takes that for one half. What saving and loading say."""
+    """A tensor of which each rank holds every other quarter, and DCP takes that for one half: what loading and saving say."""
     from torch.distributed.tensor.placement_types import _StridedShard
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    tensor = DTensor.from_local(torch.zeros(4), mesh, [_StridedShard(0, split_factor=2)], run_check=False,
-                                shape=torch.Size([8]), stride=(1,))
+    tensor = DTensor.from_local(
+        torch.zeros(4), mesh, [_StridedShard(0, split_factor=2)], run_check=False, shape=torch.Size([8]), stride=(1,)
+    )
     said = []
-    for what in (lambda: dcp.load({"w": tensor}, storage_reader=ws.Reader(path)),
-                 lambda: dcp.save({"w": tensor}, storage_writer=ws.Writer(start(save_to), 1), planner=ws.SavePlanner())):
+    for what in (
+        lambda: dcp.load({"w": tensor}, storage_reader=ws.Reader(path)),
+        lambda: dcp.save({"w": tensor}, storage_writer=ws.Writer(start(save_to), 1), planner=ws.SavePlanner()),
+    ):
         try:
             what()
         except BaseException as why:  # noqa: BLE001  DCP's exception is not an Exception

@@ -17,13 +17,16 @@ def same(left: Any, right: Any, at: str = "") -> None:
     if isinstance(left, DTensor):
         same(left.to_local(), right.to_local(), at)
     elif isinstance(left, torch.Tensor):
-        assert left.dtype == right.dtype and left.shape == right.shape, f"{at}: {left.dtype} {left.shape} {right.dtype} {right.shape}"
+        assert left.dtype == right.dtype and left.shape == right.shape, (
+            f"{at}: {left.dtype} {left.shape} {right.dtype} {right.shape}"
+        )
         assert bits(left) == bits(right), f"{at}: other bits"
     elif isinstance(left, np.ndarray):
         assert left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes(), at
     elif isinstance(left, Mapping):
-        assert list(map(repr, sorted(left, key=repr))) == list(map(repr, sorted(right, key=repr))), \
+        assert list(map(repr, sorted(left, key=repr))) == list(map(repr, sorted(right, key=repr))), (
             f"{at}: {set(left) ^ set(right)}"
+        )
         for key in left:
             same(left[key], right[key], f"{at}/{key}")
     elif isinstance(left, (list, tuple)):
@@ -45,8 +48,14 @@ def bits(tensor: torch.Tensor) -> bytes:
 def blank(value: Any) -> Any:
     """The same structure with other tensors and values, to load into."""
     if isinstance(value, DTensor):
-        return DTensor.from_local(torch.full_like(value.to_local(), 77), value.device_mesh, value.placements,
-                                  run_check=False, shape=value.shape, stride=value.stride())
+        return DTensor.from_local(
+            torch.full_like(value.to_local(), 77),
+            value.device_mesh,
+            value.placements,
+            run_check=False,
+            shape=value.shape,
+            stride=value.stride(),
+        )
     if isinstance(value, torch.Tensor):
         return torch.full_like(value, 77) if value.dtype is not torch.bool else ~value
     if isinstance(value, dict):

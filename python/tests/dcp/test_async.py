@@ -37,7 +37,9 @@ def test_a_writer_goes_to_another_process(run: Path) -> None:
 def test_killed_while_it_writes(run: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     program = Path(__file__).with_name("killing.py")
-    died = subprocess.run([sys.executable, "-W", "ignore", str(program), str(run)], env=environment, capture_output=True, timeout=200)
+    died = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), str(run)], env=environment, capture_output=True, timeout=200
+    )
     assert died.returncode == -9, died.stderr.decode()
     assert len(list(run.iterdir())) == 2
     latest = json.loads(_core.latest_json(str(run)))

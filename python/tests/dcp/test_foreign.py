@@ -26,13 +26,27 @@ from waystation.snapshot import Alias, Piece, Snapshot
 def test_by_model_and_name_or_by_name(run: Path) -> None:
     weight = np.arange(12, dtype=np.float32).reshape(3, 4)
     key, count = Key.param("layers.0.w"), Key.buffer("count")
-    saved = Job.start(run).save(Snapshot(
-        pieces=[Piece.whole(key, weight), Piece.whole(count, np.array(7)), Piece.whole(Key.param("w", component="critic"), weight[0])],
-        aliases=[Alias("main", "param", "head.w", key)]), 1)
+    saved = Job.start(run).save(
+        Snapshot(
+            pieces=[
+                Piece.whole(key, weight),
+                Piece.whole(count, np.array(7)),
+                Piece.whole(Key.param("w", component="critic"), weight[0]),
+            ],
+            aliases=[Alias("main", "param", "head.w", key)],
+        ),
+        1,
+    )
     for wrap in (lambda state: {"model": state}, lambda state: state):
-        state = {"layers.0.w": torch.zeros(3, 4), "count": torch.zeros((), dtype=torch.int64), "head.w": torch.zeros(3, 4)}
+        state = {
+            "layers.0.w": torch.zeros(3, 4),
+            "count": torch.zeros((), dtype=torch.int64),
+            "head.w": torch.zeros(3, 4),
+        }
         dcp.load(wrap(state), storage_reader=ws.Reader(saved.path))
-        assert torch.equal(state["layers.0.w"], torch.from_numpy(weight)) and torch.equal(state["head.w"], state["layers.0.w"])
+        assert torch.equal(state["layers.0.w"], torch.from_numpy(weight)) and torch.equal(
+            state["head.w"], state["layers.0.w"]
+        )
         assert state["count"].item() == 7
     critic = {"critic": {"model": {"w": torch.zeros(4)}}}
     dcp.load(critic, storage_reader=ws.Reader(saved.path))

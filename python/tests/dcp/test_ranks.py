@@ -21,8 +21,9 @@ def contents(path: str) -> dict[str, Any]:
     return json.loads(_core.Checkpoint.open(path).manifest_json())
 
 
-@pytest.mark.parametrize("layout, optimizer, flatten", [
-    ("fsdp", "adamw", False), ("fsdp", "sgd", True), ("plain", "adamw", True)])
+@pytest.mark.parametrize(
+    "layout, optimizer, flatten", [("fsdp", "adamw", False), ("fsdp", "sgd", True), ("plain", "adamw", True)]
+)
 def test_two_ranks(run: Path, two: Ranks, four: Ranks, layout: str, optimizer: str, flatten: bool) -> None:
     (path, expected), (other, _) = two.run(ranked.save_and_load, str(run), layout, optimizer, flatten)
     assert path == other
@@ -57,7 +58,9 @@ def test_plans_that_dcp_replays(run: Path, two: Ranks) -> None:
     for layout in ("fsdp", "plain"):
         paths, _ = two.run(ranked.saves_with_cached_plans, str(run / layout), layout)
         assert len(set(paths)) == 4
-        values = [record[3] for path in paths for record in _core.Checkpoint.open(path).records() if record[0] == "optimizer"]
+        values = [
+            record[3] for path in paths for record in _core.Checkpoint.open(path).records() if record[0] == "optimizer"
+        ]
         assert len(values) == 4 and '"adamw"' in values[0] and '"sgd"' in values[3]
         assert values[1] != values[2]  # the learning rate is that of now, not of the plan
         for path in paths:

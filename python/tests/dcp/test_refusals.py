@@ -30,14 +30,17 @@ class Thing:
     """Something that only a pickle could hold."""
 
 
-@pytest.mark.parametrize("state, words", [
-    ({"a": {"b": Thing()}}, ["'a.b'", "Thing", "no typed form"]),
-    ({"a": [1, (2, lambda: 0)]}, ["'a'", "function"]),
-    ({"a": ({1.5: 2},)}, ["'a'", "1.5"]),
-    ({"model": {"w": torch.ones(3).to_sparse()}}, ["'model.w'", "sparse"]),
-    ({"model": {"w": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)}}, ["'model.w'"]),
-    ({"model": {"w": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}}, []),
-])
+@pytest.mark.parametrize(
+    "state, words",
+    [
+        ({"a": {"b": Thing()}}, ["'a.b'", "Thing", "no typed form"]),
+        ({"a": [1, (2, lambda: 0)]}, ["'a'", "function"]),
+        ({"a": ({1.5: 2},)}, ["'a'", "1.5"]),
+        ({"model": {"w": torch.ones(3).to_sparse()}}, ["'model.w'", "sparse"]),
+        ({"model": {"w": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)}}, ["'model.w'"]),
+        ({"model": {"w": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])}}, []),
+    ],
+)
 def test_what_has_no_form_here(run: Path, state: dict[str, Any], words: list[str]) -> None:
     if callable(state.get("model", {}).get("w")):
         state = {"model": {"w": state["model"]["w"]()}}  # making these warns
@@ -68,8 +71,11 @@ def test_writing_over_and_writing_twice(run: Path) -> None:
 def test_missing_wrong_and_cast(run: Path) -> None:
     path = save(run, {"model": {"w": torch.ones(2, 3), "v": torch.ones(2)}})
     with pytest.raises(CheckpointException, match="lacks 2 entries \\('model.x', 'more'\\)"):
-        dcp.load({"model": {"w": torch.zeros(2, 3), "x": torch.zeros(1)}, "more": 1}, storage_reader=ws.Reader(path),
-                 planner=ws.LoadPlanner())
+        dcp.load(
+            {"model": {"w": torch.zeros(2, 3), "x": torch.zeros(1)}, "more": 1},
+            storage_reader=ws.Reader(path),
+            planner=ws.LoadPlanner(),
+        )
     with pytest.raises(CheckpointException, match="Missing key in checkpoint state_dict: model.x"):
         dcp.load({"model": {"x": torch.zeros(1)}}, storage_reader=ws.Reader(path))
     with pytest.raises(CheckpointException, match=r"model.w: \[2, 3\] in the checkpoint, \[3, 2\] here"):
@@ -89,14 +95,16 @@ def test_damage_and_holes_are_errors(run: Path) -> None:
     """DCP's own reader, and its consolidation for Hugging Face, make zeros of missing files and 0.0 of scalars."""
     state = {"model": {"scalar": torch.tensor(4.6052), "count": torch.arange(7), "w": torch.randn(40, 40)}}
     path = Path(save(run, state))
-    read = {"model": {"scalar": torch.tensor(0.0), "count": torch.zeros(7, dtype=torch.int64), "w": torch.zeros(40, 40)}}
+    read = {
+        "model": {"scalar": torch.tensor(0.0), "count": torch.zeros(7, dtype=torch.int64), "w": torch.zeros(40, 40)}
+    }
     dcp.load(read, storage_reader=ws.Reader(path))
     same(read, state)
     (path / "damaged").touch()
     (shard,) = path.glob("model-*.safetensors")
     whole = shard.read_bytes()
     at = whole.rfind(state["model"]["w"].numpy().tobytes()[:16])
-    shard.write_bytes(whole[:at + 3] + bytes([whole[at + 3] ^ 1]) + whole[at + 4:])
+    shard.write_bytes(whole[: at + 3] + bytes([whole[at + 3] ^ 1]) + whole[at + 4 :])
     with pytest.raises(CheckpointException, match="checksum|crc"):
         dcp.load(read, storage_reader=ws.Reader(path))
     shard.unlink()
@@ -111,7 +119,11 @@ def test_damage_and_holes_are_errors(run: Path) -> None:
 def test_ranks_that_drifted_apart(run: Path, two: Ranks) -> None:
     good = {"model": {"w": torch.ones(3)}, "epoch": 1}
     for name, other, words in (
-        ("tensor", {"model": {"w": torch.tensor([1.0, 1.0, 2.0])}, "epoch": 1}, ["'model.w' (rank 0 and rank 1)", "state-disagree"]),
+        (
+            "tensor",
+            {"model": {"w": torch.tensor([1.0, 1.0, 2.0])}, "epoch": 1},
+            ["'model.w' (rank 0 and rank 1)", "state-disagree"],
+        ),
         ("value", {"model": {"w": torch.ones(3)}, "epoch": 2}, ["'epoch' (rank 0 and rank 1)"]),
         ("shape", {"model": {"w": torch.ones(4)}, "epoch": 1}, ["'model.w' (rank 0 and rank 1)"]),
         ("dtype", {"model": {"w": torch.ones(3).double()}, "epoch": 1}, ["'model.w' (rank 0 and rank 1)"]),
@@ -125,20 +137,38 @@ def test_ranks_that_drifted_apart(run: Path, two: Ranks) -> None:
         assert not list((run / name).glob("*/waystation.commit"))
     # Negative zero is not zero, though it compares equal.
     with pytest.raises(RankFailed):
-        two.run(ranked.save_state, str(run / "zero"), {0: {"a": torch.tensor([0.0])}, 1: {"a": torch.tensor([-0.0])}}, {}, {})
+        two.run(
+            ranked.save_state,
+            str(run / "zero"),
+            {0: {"a": torch.tensor([0.0])}, 1: {"a": torch.tensor([-0.0])}},
+            {},
+            {},
+        )
 
 
 def test_what_each_rank_has_for_its_own(run: Path, two: Ranks, four: Ranks) -> None:
-    states = {rank: {"model": {"w": torch.ones(3)}, "loader": {"seen": rank * 10, "order": torch.arange(rank, rank + 4 + rank)},
-                     "stats": torch.tensor([float(rank)])} for rank in range(2)}
+    states = {
+        rank: {
+            "model": {"w": torch.ones(3)},
+            "loader": {"seen": rank * 10, "order": torch.arange(rank, rank + 4 + rank)},
+            "stats": torch.tensor([float(rank)]),
+        }
+        for rank in range(2)
+    }
     planner = {"per_rank": ["loader"], "first_rank": ["stats"]}
     with pytest.raises(RankFailed, match="Start the job with a topology"):
         two.run(ranked.save_state, str(run / "none"), states, planner, {})
     place = {"topology": [("dp", 2)], "coordinate": [[("dp", 0)], [("dp", 1)]]}
     path, _ = two.run(ranked.save_state, str(run), states, planner, place)
     assert json.loads(_core.verify_json(path))["ok"]
-    blank = {rank: {"model": {"w": torch.zeros(3)}, "loader": {"seen": None, "order": torch.zeros(4 + rank, dtype=torch.int64)},
-                    "stats": torch.zeros(1)} for rank in range(2)}
+    blank = {
+        rank: {
+            "model": {"w": torch.zeros(3)},
+            "loader": {"seen": None, "order": torch.zeros(4 + rank, dtype=torch.int64)},
+            "stats": torch.zeros(1),
+        }
+        for rank in range(2)
+    }
     back = two.run(ranked.load_mine, path, blank)
     for rank in range(2):
         same(back[rank]["loader"], states[rank]["loader"])

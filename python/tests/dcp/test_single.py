@@ -59,17 +59,30 @@ def both_ways(run: Path, tmp: Path, state: dict[str, Any], **planner: Any) -> st
     again = blank(state)
     dcp.load(again, storage_reader=ws.Reader(path), planner=ws.LoadPlanner())
     same(again, state)
-    same(_load_state_dict_from_keys(storage_reader=ws.Reader(path)), _load_state_dict_from_keys(checkpoint_id=tmp / "theirs"))
+    same(
+        _load_state_dict_from_keys(storage_reader=ws.Reader(path)),
+        _load_state_dict_from_keys(checkpoint_id=tmp / "theirs"),
+    )
     return path
 
 
 @pytest.mark.parametrize("flatten", [False, True])
-@pytest.mark.parametrize("optimizer, settings", [
-    (torch.optim.AdamW, {}), (torch.optim.Adam, {"amsgrad": True, "lr": torch.tensor(0.01), "foreach": False}),
-    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}), (torch.optim.SGD, {"lr": 0.1}), (torch.optim.Adafactor, {}),
-    (torch.optim.RMSprop, {"momentum": 0.9, "centered": True}), (torch.optim.NAdam, {}), (torch.optim.Rprop, {}),
-])
-def test_models_and_optimizers(run: Path, tmp_path: Path, optimizer: Any, settings: dict[str, Any], flatten: bool) -> None:
+@pytest.mark.parametrize(
+    "optimizer, settings",
+    [
+        (torch.optim.AdamW, {}),
+        (torch.optim.Adam, {"amsgrad": True, "lr": torch.tensor(0.01), "foreach": False}),
+        (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (torch.optim.SGD, {"lr": 0.1}),
+        (torch.optim.Adafactor, {}),
+        (torch.optim.RMSprop, {"momentum": 0.9, "centered": True}),
+        (torch.optim.NAdam, {}),
+        (torch.optim.Rprop, {}),
+    ],
+)
+def test_models_and_optimizers(
+    run: Path, tmp_path: Path, optimizer: Any, settings: dict[str, Any], flatten: bool
+) -> None:
     model, made = trained(optimizer, **settings)
     options = StateDictOptions(flatten_optimizer_state_dict=flatten)
     of_model, of_optimizer = get_state_dict(model, made, options=options)
@@ -111,28 +124,67 @@ def test_raw_and_foreign_optimizer_states(run: Path, tmp_path: Path) -> None:
     state = {"model": model.state_dict(), "optimizer": made.state_dict()}
     path = save(run, state)
     dcp.save(state, checkpoint_id=tmp_path / "theirs")
-    same(_load_state_dict_from_keys(storage_reader=ws.Reader(path)), _load_state_dict_from_keys(checkpoint_id=tmp_path / "theirs"))
+    same(
+        _load_state_dict_from_keys(storage_reader=ws.Reader(path)),
+        _load_state_dict_from_keys(checkpoint_id=tmp_path / "theirs"),
+    )
     assert {key[1] for key in keys(path)} == {"param", "extension"}  # numbers name no parameter
-    quantised = {"model": {"w": torch.randn(4, 4)}, "optim": {
-        "state": {"w": {"exp_avg": torch.randint(0, 255, (4, 4), dtype=torch.uint8), "absmax": torch.rand(2),
-                        "count": torch.tensor([3], dtype=torch.int32), "step": 5}},
-        "param_groups": [{"params": ["w"], "lr": 1e-3, "betas": (0.9, 0.999)}, {"params": [], "lr": 2.0, "betas": (0.5, 1.0)}]}}
+    quantised = {
+        "model": {"w": torch.randn(4, 4)},
+        "optim": {
+            "state": {
+                "w": {
+                    "exp_avg": torch.randint(0, 255, (4, 4), dtype=torch.uint8),
+                    "absmax": torch.rand(2),
+                    "count": torch.tensor([3], dtype=torch.int32),
+                    "step": 5,
+                }
+            },
+            "param_groups": [
+                {"params": ["w"], "lr": 1e-3, "betas": (0.9, 0.999)},
+                {"params": [], "lr": 2.0, "betas": (0.5, 1.0)},
+            ],
+        },
+    }
     path = both_ways(run, tmp_path, quantised)
     assert ("main", "optimizer", "w", "torch/absmax", "optim", ()) in keys(path)
 
 
 def test_every_dtype_and_shape(run: Path, tmp_path: Path) -> None:
     state: dict[str, Any] = {"model": {}}
-    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int16,
-                  torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.complex64,
-                  torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e8m0fnu):
+    for dtype in (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.bool,
+        torch.complex64,
+        torch.complex128,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float8_e4m3fnuz,
+        torch.float8_e8m0fnu,
+    ):
         size = dtype.itemsize
         raw = torch.randint(0, 2 if dtype is torch.bool else 255, (6 * size,), dtype=torch.uint8)
         state["model"][str(dtype)] = raw.view(dtype).reshape(2, 3)
     state["model"] |= {
-        "scalar": torch.tensor(4.6052), "counter": torch.tensor(2**60, dtype=torch.int64), "none": torch.zeros(2, 0, 3),
-        "transposed": torch.arange(12.0).reshape(3, 4).t(), "expanded": torch.ones(1, 3).expand(4, 3),
-        "step": torch.arange(20)[3::4], "conj": torch.randn(3, dtype=torch.complex64).conj(), "nan": torch.tensor([-0.0, float("nan")]),
+        "scalar": torch.tensor(4.6052),
+        "counter": torch.tensor(2**60, dtype=torch.int64),
+        "none": torch.zeros(2, 0, 3),
+        "transposed": torch.arange(12.0).reshape(3, 4).t(),
+        "expanded": torch.ones(1, 3).expand(4, 3),
+        "step": torch.arange(20)[3::4],
+        "conj": torch.randn(3, dtype=torch.complex64).conj(),
+        "nan": torch.tensor([-0.0, float("nan")]),
         "last": torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
     }
     path = save(run, state)
@@ -140,8 +192,13 @@ def test_every_dtype_and_shape(run: Path, tmp_path: Path) -> None:
     dcp.load(read, storage_reader=ws.Reader(path))
     for name, value in state["model"].items():
         assert bits(read["model"][name]) == bits(value), name
-    strided = {"model": {name: torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-                         for name, value in state["model"].items() if name != "expanded"}}
+    strided = {
+        "model": {
+            name: torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+            for name, value in state["model"].items()
+            if name != "expanded"
+        }
+    }
     dcp.load(strided, storage_reader=ws.Reader(path))
     for name, value in strided["model"].items():
         assert bits(value) == bits(state["model"][name]), name
@@ -159,12 +216,28 @@ def test_pairs_of_four_bits(run: Path) -> None:
 
 def test_values_of_all_kinds(run: Path, tmp_path: Path) -> None:
     state = {
-        "step": 7, "lr": 1e-300, "inf": float("inf"), "zero": -0.0, "flag": True, "none": None, "text": "ä\n", "big": -(2**80),
-        "tuple": (1, (2.5, "x"), [3]), "list": [1, [2, (3,)]], "nested": {"deep": {"er": b"\x00\xff", "empty": {}}},
-        "with_tensor": (torch.arange(3), 1), "mixed": [torch.ones(2), {"z": torch.zeros(0, 3)}, 5], "bytes": bytes(range(256)) * 40,
-        "size": torch.Size([2, 3]), "dtype": torch.bfloat16, "device": torch.device("cpu"),
-        "ordered": collections.OrderedDict(a=1), "numpy": np.float64(2.5), "array": np.arange(6, dtype=np.int16).reshape(2, 3),
-        "rng": torch.get_rng_state(), "keys": ({3: "three", "a.b": "dots"},),  # beneath a tuple; DCP itself makes 3 to "3" elsewhere
+        "step": 7,
+        "lr": 1e-300,
+        "inf": float("inf"),
+        "zero": -0.0,
+        "flag": True,
+        "none": None,
+        "text": "ä\n",
+        "big": -(2**80),
+        "tuple": (1, (2.5, "x"), [3]),
+        "list": [1, [2, (3,)]],
+        "nested": {"deep": {"er": b"\x00\xff", "empty": {}}},
+        "with_tensor": (torch.arange(3), 1),
+        "mixed": [torch.ones(2), {"z": torch.zeros(0, 3)}, 5],
+        "bytes": bytes(range(256)) * 40,
+        "size": torch.Size([2, 3]),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cpu"),
+        "ordered": collections.OrderedDict(a=1),
+        "numpy": np.float64(2.5),
+        "array": np.arange(6, dtype=np.int16).reshape(2, 3),
+        "rng": torch.get_rng_state(),
+        "keys": ({3: "three", "a.b": "dots"},),  # beneath a tuple; DCP itself makes 3 to "3" elsewhere
     }
     both_ways(run, tmp_path, state)
 
@@ -209,8 +282,10 @@ def test_a_bare_model(run: Path, tmp_path: Path) -> None:
 def test_two_models_and_what_an_optimizer_lacks(run: Path, tmp_path: Path) -> None:
     one, first = trained()
     two, second = trained(torch.optim.SGD, lr=0.1, momentum=0.5)
-    state = {name: dict(zip(("model", "optim"), get_state_dict(model, made)))
-             for name, model, made in (("gen", one, first), ("disc", two, second))}
+    state = {
+        name: dict(zip(("model", "optim"), get_state_dict(model, made)))
+        for name, model, made in (("gen", one, first), ("disc", two, second))
+    }
     path = both_ways(run, tmp_path, state)
     assert ("gen", "param", "0.weight", None, None, ()) in keys(path)
     assert ("disc", "optimizer", "0.weight", "sgd.momentum", "disc.optim", ()) in keys(path)
@@ -248,8 +323,15 @@ def test_own_names(run: Path, tmp_path: Path) -> None:
     from waystation.key import Key
 
     state = {"model": {"w": torch.ones(2)}, "average": {"w": torch.zeros(2)}}
-    path = both_ways(run, tmp_path, state, buffers=["w"],
-                     naming=lambda path: Key(role="extension", name=str(path[1]), slot="me/average") if path[0] == "average" else None)
+    path = both_ways(
+        run,
+        tmp_path,
+        state,
+        buffers=["w"],
+        naming=lambda path: (
+            Key(role="extension", name=str(path[1]), slot="me/average") if path[0] == "average" else None
+        ),
+    )
     assert keys(path) == {("main", "buffer", "w", None, None, ()), ("main", "extension", "w", "me/average", None, ())}
     with pytest.raises(CheckpointException, match="would both be"):
         save(run, state, naming=lambda path: Key.param(str(path[1])))

@@ -1,8 +1,8 @@
 """What a state dict finds in a checkpoint: flat keys of DCP, and what stands behind them.
 
 A key is looked up by what it would be called first, and all entries are listed only when that does not find it or when
-somebody asks for all keys: a rank that loads a few tensors of a hundred thousand reads a few pages. Checkpoints that DCP
-did not write are read by the paths that DCP would have: `model.<name>`, and `optim.state.<name>.<state>`.
+somebody asks for all keys: a rank that loads a few tensors of a hundred thousand reads a few pages. Checkpoints that
+DCP did not write are read by the paths that DCP would have: `model.<name>`, and `optim.state.<name>.<state>`.
 
 It knows the metadata of a checkpoint; it must not know PyTorch, nor read elements.
 """
@@ -131,10 +131,13 @@ class Index:
         for entry in entries:
             if place is not None and tuple(entry.key[5]) == tuple(place):
                 return entry
+        otherwise = f"{self._seat.size} ranks load what {self._checkpoint.writers} saved"
         raise error(
-            "not-exact", f"{key!r} was saved by each of {len(entries)} ranks for itself, and "
-            f"{f'none of them at {list(place)}' if place else f'{self._seat.size} ranks load what {self._checkpoint.writers} saved'}",
-            remedy="Leave it out of the state dict, or say whose it should be: Reader(path, place=[(axis, index), …]).")
+            "not-exact",
+            f"{key!r} was saved by each of {len(entries)} ranks for itself, and "
+            f"{f'none of them at {list(place)}' if place else otherwise}",
+            remedy="Leave it out of the state dict, or say whose it should be: Reader(path, place=[(axis, index), …]).",
+        )
 
 
 def path_of(entry: _core.Entry) -> Path | None:
@@ -176,12 +179,12 @@ def _guesses(key: str) -> Iterator[tuple[str, str, str, str | None, str | None, 
     if rest:
         yield "main", "param", rest, None, None, ()
         if rest.startswith("model."):
-            yield "main", "param", rest[len("model."):], None, None, ()
-            yield first, "param", rest[len("model."):], None, None, ()
+            yield "main", "param", rest[len("model.") :], None, None, ()
+            yield first, "param", rest[len("model.") :], None, None, ()
     at = key.find("state.")
     if at == 0 or at > 0 and key[at - 1] == ".":
-        name, _, last = key[at + len("state."):].rpartition(".")
-        owners = [key[:at - 1]] if at else ["main"]
+        name, _, last = key[at + len("state.") :].rpartition(".")
+        owners = [key[: at - 1]] if at else ["main"]
         owners += ["main"] if owners == ["optim"] else []
         slots = [row.id for row in SLOTS if row.role == "optimizer" and row.torch == last]
         for slot in (*slots, f"torch/{last}") if name and last else ():
@@ -210,8 +213,8 @@ class _Records:
             record = Record(kind, name, json.loads(text), tuple((axis, index) for axis, index in coordinate))
             if kind == "optimizer":
                 optimizers.setdefault(name, []).append(record)
-            elif kind == "value" and name.startswith(PREFIX) and name[len(PREFIX):].isdecimal():
-                self._take(int(name[len(PREFIX):]), Values.of(record), forms)
+            elif kind == "value" and name.startswith(PREFIX) and name[len(PREFIX) :].isdecimal():
+                self._take(int(name[len(PREFIX) :]), Values.of(record), forms)
         for owner, of_owner in optimizers.items():
             form, prefix = forms.get(owner, ("nested", default_prefix(owner)))
             for path, tree in optimizer_values(of_owner, form, prefix).items():
@@ -225,9 +228,13 @@ class _Records:
             rank = seat.rank if seat.place is None and seat.size == self._writers else self._rank_at(seat.place)
             if rank in of:
                 return Value(of[rank])
-            raise error("not-exact", f"{key!r} was saved by each of {len(of)} ranks for itself, and {seat.size} ranks load "
-                        f"what {self._writers} saved", remedy="Leave it out of the state dict, or say whose it should be: "
-                        "Reader(path, place=[(axis, index), …]).")
+            raise error(
+                "not-exact",
+                f"{key!r} was saved by each of {len(of)} ranks for itself, and {seat.size} ranks load "
+                f"what {self._writers} saved",
+                remedy="Leave it out of the state dict, or say whose it should be: "
+                "Reader(path, place=[(axis, index), …]).",
+            )
         if key in self._shared:
             shared = self._shared[key]
             if len({self._canonical(tree) for tree in shared.values()}) == 1:
@@ -235,9 +242,12 @@ class _Records:
             # Saved without collectives, ranks have not compared: as DCP does it, each gets back what it gave.
             if seat.size == self._writers and seat.rank in shared:
                 return Value(shared[seat.rank])
-            raise error("not-exact", f"{key!r} is not the same for the ranks {sorted(shared)}, which saved it without "
-                        f"collectives, and {seat.size} ranks load it", remedy="Leave it out of the state dict, or save it "
-                        "with SavePlanner(per_rank=[…]) or first_rank=[…].")
+            raise error(
+                "not-exact",
+                f"{key!r} is not the same for the ranks {sorted(shared)}, which saved it without "
+                f"collectives, and {seat.size} ranks load it",
+                remedy="Leave it out of the state dict, or save it with SavePlanner(per_rank=[…]) or first_rank=[…].",
+            )
         return self._made.get(key)
 
     def _rank_at(self, place: Coordinate | None) -> int | None:

@@ -1,19 +1,19 @@
 """What the tensors and values of a state dict of PyTorch's distributed checkpoint are called here.
 
 DCP knows a state dict as flat keys, each with the path that it came from (`("optim", "state", "0.weight", "exp_avg")`).
-This module gives each tensor's path an identity, and finds the optimizers among the paths. It knows paths, names and the
-values of parameter groups; it must not import PyTorch and never sees a tensor's elements.
+This module gives each tensor's path an identity, and finds the optimizers among the paths. It knows paths, names and
+the values of parameter groups; it must not import PyTorch and never sees a tensor's elements.
 
-The path itself is kept beside every tensor (`native: [["torch.dcp", path]]`), so the way back is exact whatever a tensor
-is called:
+The path itself is kept beside every tensor (`native: [["torch.dcp", path]]`), so the way back is exact whatever a
+tensor is called:
 
 * `model`, at the top or below one more key, holds parameters: `("model", "0.weight")` is the param `0.weight`. Where
   several models stand side by side (`("gen", "model", …)`, `("disc", "model", …)`), the key before is the component.
   Without any `model`, tensors at the top are parameters: a bare `model.state_dict()`.
-* an optimizer is a place with `param_groups` that name their parameters, as `get_optimizer_state_dict` has them, nested or
-  flattened. Its state for a parameter is of role `optimizer`, owner is the key that it stands under, the slot is the
-  registry's for the algorithms of `torch.optim` and `torch/<name>` otherwise. The raw `optimizer.state_dict()` numbers its
-  parameters instead: nobody can say which they are, and its state is of role `extension`.
+* an optimizer is a place with `param_groups` that name their parameters, as `get_optimizer_state_dict` has them, nested
+  or flattened. Its state for a parameter is of role `optimizer`, owner is the key that it stands under, the slot is the
+  registry's for the algorithms of `torch.optim` and `torch/<name>` otherwise. The raw `optimizer.state_dict()` numbers
+  its parameters instead: nobody can say which they are, and its state is of role `extension`.
 * everything else is of role `extension`, slot `torch.dcp/tensor`, under its flat key.
 """
 
@@ -108,7 +108,7 @@ class Optimizer:
         """(parameter, name of the state) of a path within `state`, where it is of a parameter of this optimizer."""
         if path[: len(self.prefix)] != self.prefix:
             return None
-        rest = path[len(self.prefix):]
+        rest = path[len(self.prefix) :]
         if self.form == "nested":
             if len(rest) < 3 or rest[0] != "state" or rest[1] not in self.params:
                 return None
@@ -116,14 +116,21 @@ class Optimizer:
         text = flat(rest)
         if not text.startswith("state."):
             return None
-        return _split_known(text[len("state."):], self.params)
+        return _split_known(text[len("state.") :], self.params)
 
 
 class Names:
     """The identities of one rank's state dict. `values` are read for parameter groups alone."""
 
-    def __init__(self, values: Mapping[str, object], paths: Mapping[str, Path], *, naming: Naming | None = None,
-                 buffers: Collection[str] = (), scopes: Mapping[str, tuple[tuple[str, int], ...]] | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        paths: Mapping[str, Path],
+        *,
+        naming: Naming | None = None,
+        buffers: Collection[str] = (),
+        scopes: Mapping[str, tuple[tuple[str, int], ...]] | None = None,
+    ) -> None:
         self._paths = {key: paths.get(key, (key,)) for key in values}
         self._naming = naming
         self._buffers = frozenset(buffers)
@@ -176,7 +183,7 @@ class Names:
     def _model_key(self, path: Path) -> Key | None:
         at = _model_at(path)
         if at is not None:
-            name = flat(path[at + 1:])
+            name = flat(path[at + 1 :])
         elif len(path) == 1 and self._bare:
             name = flat(path)
         else:
@@ -198,8 +205,9 @@ def _model_at(path: Path) -> int | None:
     return next((at for at in (0, 1) if len(path) > at + 1 and path[at] == "model"), None)
 
 
-def _find_optimizers(values: Mapping[str, object], paths: Mapping[str, Path],
-                     component: Callable[[Path], str]) -> Iterable[Optimizer]:
+def _find_optimizers(
+    values: Mapping[str, object], paths: Mapping[str, Path], component: Callable[[Path], str]
+) -> Iterable[Optimizer]:
     nested: dict[Path, dict[int, dict[str, str]]] = {}
     flattened: dict[Path, dict[str, dict[str, str]]] = {}
     for key, path in paths.items():
@@ -207,7 +215,7 @@ def _find_optimizers(values: Mapping[str, object], paths: Mapping[str, Path],
         if len(path) >= 3 and path[-3] == "param_groups" and type(path[-2]) is int and type(last) is str:
             nested.setdefault(path[:-3], {}).setdefault(path[-2], {})[last] = key
         elif type(last) is str and last.startswith("param_groups."):
-            name, _, hyper = last[len("param_groups."):].rpartition(".")
+            name, _, hyper = last[len("param_groups.") :].rpartition(".")
             flattened.setdefault(path[:-1], {}).setdefault(name, {})[hyper] = key
     for prefix, groups in nested.items():
         made = [_nested_group(values, groups[index]) for index in sorted(groups)]
@@ -228,8 +236,9 @@ def _nested_group(values: Mapping[str, object], members: dict[str, str]) -> Grou
     return Group(tuple(params), hyper)
 
 
-def _optimizer(prefix: Path, form: str, groups: list[Group], paths: Mapping[str, Path],
-               component: Callable[[Path], str]) -> Optimizer:
+def _optimizer(
+    prefix: Path, form: str, groups: list[Group], paths: Mapping[str, Path], component: Callable[[Path], str]
+) -> Optimizer:
     owner = _name(flat(prefix)) if prefix else "main"
     bare = Optimizer(owner, prefix, form, component(prefix[:-1]), tuple(groups), ())
     steps = []
@@ -245,7 +254,7 @@ def _split_known(text: str, params: frozenset[str]) -> tuple[str, str] | None:
     at = text.rfind(".")
     while at > 0:
         if text[:at] in params:
-            return text[:at], text[at + 1:]
+            return text[:at], text[at + 1 :]
         at = text.rfind(".", 0, at)
     return None
 

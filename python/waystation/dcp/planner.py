@@ -1,8 +1,9 @@
 """Planners of DCP that know what cannot be left to chance.
 
-`SavePlanner` plans as DCP does, and further names what each rank has for its own, which rank's copy of a thing is meant,
-which tensors are one under two names, and who writes the record of an optimizer. `LoadPlanner` loads as DCP does without
-listing a whole checkpoint, and tells all that is missing at once. They know state dicts and plans; they must not write.
+`SavePlanner` plans as DCP does, and further names what each rank has for its own, which rank's copy of a thing is
+meant, which tensors are one under two names, and who writes the record of an optimizer. `LoadPlanner` loads as DCP does
+without listing a whole checkpoint, and tells all that is missing at once. They know state dicts and plans; they must
+not write.
 """
 
 from __future__ import annotations
@@ -74,25 +75,36 @@ class Plan(SavePlan):
 class SavePlanner(DefaultSavePlanner):
     """Plans a save into a checkpoint of Waystation.
 
-    `per_rank` names what each rank has for its own though it is called the same everywhere (the state of a data loader, a
-    random stream): texts are flat keys or beginnings of them up to a dot (`"loader"` has `loader.state.epoch`), compiled
-    patterns must match the whole key, predicates take it. Tensors among them need a job with a topology, and the rank's
-    coordinate in it. `first_rank` names what is taken from the lowest rank that has it and may differ elsewhere (running
-    statistics of a batch norm that is not synchronised). Everything else that ranks share must be the same on all.
+    `per_rank` names what each rank has for its own though it is called the same everywhere (the state of a data loader,
+    a random stream): texts are flat keys or beginnings of them up to a dot (`"loader"` has `loader.state.epoch`),
+    compiled patterns must match the whole key, predicates take it. Tensors among them need a job with a topology, and
+    the rank's coordinate in it. `first_rank` names what is taken from the lowest rank that has it and may differ
+    elsewhere (running statistics of a batch norm that is not synchronised). Everything else that ranks share must be
+    the same on all.
 
     `naming` gives paths an identity of the caller's own (`waystation.dcp.naming`), `buffers` are the names that are
-    buffers and no parameters (a state dict does not tell), `algorithms` says what the optimizer under a key is where its
-    groups do not show it.
+    buffers and no parameters (a state dict does not tell), `algorithms` says what the optimizer under a key is where
+    its groups do not show it.
 
     Further arguments are those of `torch.distributed.checkpoint.DefaultSavePlanner`.
     """
 
-    def __init__(self, *, per_rank: Sequence[Pattern] = (), first_rank: Sequence[Pattern] = (), naming: Naming | None = None,
-                 buffers: Collection[str] = (), algorithms: Mapping[str, str] | None = None,
-                 flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True,
-                 dedup_save_to_lowest_rank: bool = False, enable_plan_caching: bool = False) -> None:
-        super().__init__(flatten_state_dict, flatten_sharded_tensors, None, dedup_save_to_lowest_rank,
-                         enable_plan_caching)
+    def __init__(
+        self,
+        *,
+        per_rank: Sequence[Pattern] = (),
+        first_rank: Sequence[Pattern] = (),
+        naming: Naming | None = None,
+        buffers: Collection[str] = (),
+        algorithms: Mapping[str, str] | None = None,
+        flatten_state_dict: bool = True,
+        flatten_sharded_tensors: bool = True,
+        dedup_save_to_lowest_rank: bool = False,
+        enable_plan_caching: bool = False,
+    ) -> None:
+        super().__init__(
+            flatten_state_dict, flatten_sharded_tensors, None, dedup_save_to_lowest_rank, enable_plan_caching
+        )
         self._cached_plans_key = f"{__name__}.{type(self).__qualname__}"
         self.per_rank = tuple(per_rank)
         self.first_rank = tuple(first_rank)
@@ -104,8 +116,9 @@ class SavePlanner(DefaultSavePlanner):
         self.place: Coordinate = ()
         self.names = Names({}, {})
 
-    def set_up_planner(self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None,
-                       is_coordinator: bool = False) -> None:
+    def set_up_planner(
+        self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
+    ) -> None:
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
         own = [key for key in self.state_dict if _matches(self.per_rank, key)]
         self.place = storage_meta.place if isinstance(storage_meta, WriterMeta) else ()
@@ -119,10 +132,14 @@ class SavePlanner(DefaultSavePlanner):
             self.state_dict = {renamed.get(key, key): value for key, value in self.state_dict.items()}
             if self.flatten_state_dict:
                 self.mappings = {renamed.get(key, key): path for key, path in self.mappings.items()}
-        self.names = names_of(self.state_dict, self.mappings, self.own, self.place, naming=self.naming, buffers=self.buffers)
+        self.names = names_of(
+            self.state_dict, self.mappings, self.own, self.place, naming=self.naming, buffers=self.buffers
+        )
 
     def create_local_plan(self) -> SavePlan:
-        outline = Outline(self.names.optimizers, find_ties(self.state_dict, self.names), absent(self.names, self.state_dict))
+        outline = Outline(
+            self.names.optimizers, find_ties(self.state_dict, self.names), absent(self.names, self.state_dict)
+        )
         cached = TorchSavePlanner._cached_save_plan.get(self._cached_plans_key)
         if cached is not None and getattr(cached, "outline", None) != outline:
             # DCP compares items alone; a group that lost a parameter to another has the same items.
@@ -147,7 +164,8 @@ class SavePlanner(DefaultSavePlanner):
             # DCP sends a plan anew only when its items are others: what was decided beside them counts too.
             TorchSavePlanner._cached_global_plan[self._cached_plans_key] = [
                 old if getattr(old, "assigned", None) == new.assigned else SavePlan([], usable=False)
-                for old, new in zip(before, plans) if isinstance(new, Plan)
+                for old, new in zip(before, plans)
+                if isinstance(new, Plan)
             ]
         return plans, metadata
 
@@ -157,7 +175,7 @@ class SavePlanner(DefaultSavePlanner):
 
 
 class LoadPlanner(DefaultLoadPlanner):
-    """Loads as `DefaultLoadPlanner` does, looks up only what is asked for, and names everything that is missing at once.
+    """Loads as `DefaultLoadPlanner` does, looks up only what is asked for, and names all that is missing at once.
 
     For state dicts saved before PyTorch 2.4 there is nothing here: no checkpoint of Waystation is that old.
     """
@@ -167,27 +185,44 @@ class LoadPlanner(DefaultLoadPlanner):
         known = self.metadata.state_dict_metadata
         missing = [] if self.allow_partial_load else [key for key in self.state_dict if key not in known]
         if missing:
-            raise error("not-found", f"the checkpoint lacks {_some(missing)} of the state dict",
-                        remedy="Leave them out, or say LoadPlanner(allow_partial_load=True) to keep what they are.")
+            raise error(
+                "not-found",
+                f"the checkpoint lacks {_some(missing)} of the state dict",
+                remedy="Leave them out, or say LoadPlanner(allow_partial_load=True) to keep what they are.",
+            )
         wrong = []
         for key, value in self.state_dict.items():
             found = known.get(key)
-            if isinstance(found, TensorStorageMetadata) and isinstance(value, torch.Tensor) and found.size != value.size():
+            if (
+                isinstance(found, TensorStorageMetadata)
+                and isinstance(value, torch.Tensor)
+                and found.size != value.size()
+            ):
                 wrong.append(f"{key}: {list(found.size)} in the checkpoint, {list(value.size())} here")
         if wrong:
-            raise usage(f"shapes differ: {'; '.join(wrong[:8])}{f' and {len(wrong) - 8} more' if len(wrong) > 8 else ''}")
+            raise usage(
+                f"shapes differ: {'; '.join(wrong[:8])}{f' and {len(wrong) - 8} more' if len(wrong) > 8 else ''}"
+            )
         return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
 
 
-def names_of(state_dict: Mapping[str, Any], paths: Mapping[str, Any], own: Mapping[str, str], place: Coordinate, *,
-             naming: Naming | None = None, buffers: Collection[str] = ()) -> Names:
+def names_of(
+    state_dict: Mapping[str, Any],
+    paths: Mapping[str, Any],
+    own: Mapping[str, str],
+    place: Coordinate,
+    *,
+    naming: Naming | None = None,
+    buffers: Collection[str] = (),
+) -> Names:
     """The identities of a flattened state dict, and the scopes of what is the rank's own."""
     tensors = [key for key in own if isinstance(state_dict[key], torch.Tensor)]
     if tensors and not place:
         raise usage(
             f"the tensor {own[tensors[0]]!r} is each rank's own, and the job says no place for this rank",
             remedy="Start the job with a topology and this rank's coordinate in it, "
-                   "Job.start(…, topology=[(\"rank\", size)], coordinate=[(\"rank\", rank)]).")
+            'Job.start(…, topology=[("rank", size)], coordinate=[("rank", rank)]).',
+        )
     whole = {key: tuple(paths.get(key, (own.get(key, key),))) for key in state_dict}
     return Names(state_dict, whole, naming=naming, buffers=buffers, scopes=dict.fromkeys(own, place))
 
@@ -206,8 +241,18 @@ def find_ties(state_dict: Mapping[str, Any], names: Names) -> tuple[tuple[str, s
         if identity.role not in ("param", "buffer") or path[-1] != identity.name or identity.scope:
             continue
         # The alias says no path: it is that of its target with the last element put for another.
-        same = (identity.component, identity.role, path[:-1], local.device, local.untyped_storage().data_ptr(),
-                local.storage_offset(), local.dtype, local.shape, local.stride(), value.shape)
+        same = (
+            identity.component,
+            identity.role,
+            path[:-1],
+            local.device,
+            local.untyped_storage().data_ptr(),
+            local.storage_offset(),
+            local.dtype,
+            local.shape,
+            local.stride(),
+            value.shape,
+        )
         target = first.setdefault(same, key)
         if target != key:
             ties.append((key, target))
@@ -244,23 +289,38 @@ def assign(plans: Sequence[SavePlan], before: Sequence[SavePlan], place: Coordin
         if len(kinds) == 1:
             alone.setdefault(ranks[0], set()).add(owner)
         elif any(one.form == "nested" for one in kinds):
-            raise differ({f"{owner}.param_groups": ranks}, "Where ranks have different parameters (pipeline stages), take "
-                         "get_optimizer_state_dict(…, options=StateDictOptions(flatten_optimizer_state_dict=True)).")
+            raise differ(
+                {f"{owner}.param_groups": ranks},
+                "Where ranks have different parameters (pipeline stages), take "
+                "get_optimizer_state_dict(…, options=StateDictOptions(flatten_optimizer_state_dict=True)).",
+            )
         elif not place:
             raise usage(
-                f"the ranks hold different parameters of the optimizer {owner!r}, and the job has no topology to say where",
+                f"the ranks hold different parameters of the optimizer {owner!r}, "
+                "and the job has no topology to say where",
                 remedy="Start the job with a topology and each rank's coordinate in it, "
-                       "Job.start(…, topology=[(\"pp\", 4), …], coordinate=[(\"pp\", 0), …]).")
+                'Job.start(…, topology=[("pp", 4), …], coordinate=[("pp", 0), …]).',
+            )
         else:
             placed.add(owner)
     listed = [{(one.component, name) for one in outline.optimizers for name in one.params} for outline in outlines]
-    missing = {pair for outline in outlines for pair in outline.absent
-               if all(pair in other.absent for other, has in zip(outlines, listed) if pair in has)}
+    missing = {
+        pair
+        for outline in outlines
+        for pair in outline.absent
+        if all(pair in other.absent for other, has in zip(outlines, listed) if pair in has)
+    }
     common = Assigned(frozenset(), frozenset(placed), _common_ties(before, outlines), ())
     return [
-        replace(plan, assigned=replace(common, records=frozenset(alone.get(rank, ())),
-                                       omitted=tuple(sorted(missing)) if rank == 0 else ()))
-        if isinstance(plan, Plan) else plan for rank, plan in enumerate(plans)
+        replace(
+            plan,
+            assigned=replace(
+                common, records=frozenset(alone.get(rank, ())), omitted=tuple(sorted(missing)) if rank == 0 else ()
+            ),
+        )
+        if isinstance(plan, Plan)
+        else plan
+        for rank, plan in enumerate(plans)
     ]
 
 

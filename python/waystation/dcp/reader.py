@@ -1,7 +1,7 @@
 """A storage reader of DCP that reads checkpoints of Waystation, whoever wrote them.
 
-It knows plans, planners and tensors of PyTorch; what stands behind a key is `index`'s. Every byte that is read is verified,
-and all that a rank needs is read as one plan.
+It knows plans, planners and tensors of PyTorch; what stands behind a key is `index`'s. Every byte that is read is
+verified, and all that a rank needs is read as one plan.
 """
 
 from __future__ import annotations
@@ -46,14 +46,22 @@ class Reader(StorageReader):
 
     `path` is the directory of a checkpoint; `waystation.latest(run)` says which of a run to take. It is opened at once,
     so what is wrong with it is raised here and not within DCP. `place` is this rank's coordinate in the topology with
-    which the checkpoint was saved, for what each rank saved for itself; it is known by itself where as many ranks load as
-    saved. `cast=True` allows tensors of the state dict to have another dtype than the checkpoint's, as DCP does unasked;
-    without it they are refused, since moments or weights that were rounded make another run. `verify=False` does without
-    checking what is read.
+    which the checkpoint was saved, for what each rank saved for itself; it is known by itself where as many ranks load
+    as saved. `cast=True` allows tensors of the state dict to have another dtype than the checkpoint's, as DCP does
+    unasked; without it they are refused, since moments or weights that were rounded make another run. `verify=False`
+    does without checking what is read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, place: Any = None, cast: bool = False, verify: bool = True,
-                 threads: int | None = None, progress: _core.Progress | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        place: Any = None,
+        cast: bool = False,
+        verify: bool = True,
+        threads: int | None = None,
+        progress: _core.Progress | None = None,
+    ) -> None:
         super().__init__()
         self._verify, self._threads, self._progress, self._cast = verify, threads, progress, cast
         self._seat = Seat(place=None if place is None else tuple((str(axis), int(index)) for axis, index in place))
@@ -147,8 +155,14 @@ class _Lazy(Mapping[str, _Item]):
 class _Reading:
     """Reads for one rank: what fits where it goes is read there, the rest apart and copied."""
 
-    def __init__(self, checkpoint: _core.Checkpoint, index: Index, planner: LoadPlanner, cast: bool,
-                 progress: _core.Progress | None) -> None:
+    def __init__(
+        self,
+        checkpoint: _core.Checkpoint,
+        index: Index,
+        planner: LoadPlanner,
+        cast: bool,
+        progress: _core.Progress | None,
+    ) -> None:
         self._checkpoint, self._index, self._planner = checkpoint, index, planner
         self._cast, self._progress = cast, progress
         self._wants: list[tuple[Key, tuple[tuple[int, ...], tuple[int, ...]], Any]] = []
@@ -180,7 +194,9 @@ class _Reading:
         stored = dtypes.torch_dtype(source.dtype)
         self._check(key, stored, target)
         if tuple(target.shape) != tuple(item.lengths):
-            raise usage(f"{key!r}: the planner asks for a box of {list(item.lengths)} and gives room for {list(target.shape)}")
+            raise usage(
+                f"{key!r}: the planner asks for a box of {list(item.lengths)} and gives room for {list(target.shape)}"
+            )
         pair = dtypes.per_element(source.dtype)
         region = (_scaled(item.storage_offsets, pair), _scaled(item.lengths, pair))
         apart = None
@@ -209,8 +225,11 @@ class _Reading:
 
     def _check(self, key: str, stored: torch.dtype, target: torch.Tensor) -> None:
         if stored != target.dtype and not self._cast:
-            raise error("not-exact", f"{key!r} is {stored} in the checkpoint and {target.dtype} in the state dict",
-                        remedy="Make the state dict in the checkpoint's dtype, or say Reader(path, cast=True) to convert.")
+            raise error(
+                "not-exact",
+                f"{key!r} is {stored} in the checkpoint and {target.dtype} in the state dict",
+                remedy="Make the state dict in the checkpoint's dtype, or say Reader(path, cast=True) to convert.",
+            )
 
 
 class _Stored:
@@ -249,7 +268,10 @@ def _metadata(key: str, source: Source | None) -> STORAGE_TYPES | None:
         size, dtype = torch.Size(()), source.stored_as.removesuffix("[]")
     else:
         pair = dtypes.per_element(source.dtype)
-        size, dtype = torch.Size(source.shape if pair == 1 else (*source.shape[:-1], source.shape[-1] // pair)), source.dtype
+        size, dtype = (
+            torch.Size(source.shape if pair == 1 else (*source.shape[:-1], source.shape[-1] // pair)),
+            source.dtype,
+        )
     # One chunk, whatever the files have: which bytes a region is made of, the native half knows best.
     whole = ChunkStorageMetadata(torch.Size([0] * len(size)), size)
     return TensorStorageMetadata(TensorProperties(dtypes.torch_dtype(dtype)), size, [whole])

@@ -1,8 +1,8 @@
 """Whether what several ranks hold alike is alike.
 
-DCP stores one of several tensors of one name and drops the others unseen. Each rank digests what others may hold too and
-sends the digests along with the results of its writing; the coordinator compares them before it commits. It knows tensors
-and trees; it must not know files, nor which copy is stored.
+DCP stores one of several tensors of one name and drops the others unseen. Each rank digests what others may hold too
+and sends the digests along with the results of its writing; the coordinator compares them before it commits. It knows
+tensors and trees; it must not know files, nor which copy is stored.
 
 A digest finds copies that drifted apart. It is no proof against whoever wants two tensors to look alike.
 """
@@ -55,7 +55,9 @@ def is_shared(tensor: torch.Tensor, size: int) -> bool:
     if isinstance(tensor, DTensor):
         mesh = tensor.device_mesh
         # On a slice of a larger mesh it is the same along the other axes of that.
-        return mesh.size() < size or any(isinstance(how, Replicate) and mesh.size(axis) > 1 for axis, how in enumerate(tensor.placements))
+        return mesh.size() < size or any(
+            isinstance(how, Replicate) and mesh.size(axis) > 1 for axis, how in enumerate(tensor.placements)
+        )
     return size > 1
 
 
@@ -78,7 +80,9 @@ def of_tensor(tensor: torch.Tensor) -> int:
 
 def of_array(data: Any) -> int:
     """Of dtype, shape and elements of what `waystation.arrays` takes."""
-    return zlib.crc32(arrays.as_bytes(data).data, zlib.crc32(f"{arrays.dtype_of(data)} {arrays.shape_of(data)}".encode()))
+    return zlib.crc32(
+        arrays.as_bytes(data).data, zlib.crc32(f"{arrays.dtype_of(data)} {arrays.shape_of(data)}".encode())
+    )
 
 
 def of_value(value: object) -> int | None:
@@ -126,14 +130,18 @@ def differ(apart: Mapping[str, Iterable[int]], remedy: str | None = None) -> Err
     told = []
     for key, ranks in sorted(apart.items())[:8]:
         ordered = sorted(ranks)
-        told.append(f"{key!r} (rank {ordered[0]} and {'ranks' if len(ordered) > 2 else 'rank'} "
-                    f"{', '.join(map(str, ordered[1:9]))}{', …' if len(ordered) > 9 else ''})")
+        told.append(
+            f"{key!r} (rank {ordered[0]} and {'ranks' if len(ordered) > 2 else 'rank'} "
+            f"{', '.join(map(str, ordered[1:9]))}{', …' if len(ordered) > 9 else ''})"
+        )
     more = f" and {len(apart) - 8} more" if len(apart) > 8 else ""
     return error(
         "state-disagree",
         f"ranks hold different things under one name, of which one only would be stored: {'; '.join(told)}{more}",
-        remedy=remedy or "Name them in SavePlanner(per_rank=[…]) if each rank has its own, or in SavePlanner(first_rank=[…]) if the "
-               "lowest rank's is meant; otherwise the ranks have drifted apart, and no checkpoint can be right.")
+        remedy=remedy
+        or "Name them in SavePlanner(per_rank=[…]) if each rank has its own, or in SavePlanner(first_rank=[…]) if the "
+        "lowest rank's is meant; otherwise the ranks have drifted apart, and no checkpoint can be right.",
+    )
 
 
 def _id(place: Place) -> int:
@@ -153,5 +161,7 @@ def _on_device(tensor: torch.Tensor) -> bytes:
         place = torch.arange(part.numel(), device=part.device).add_(1) if part.numel() <= 1 << 26 else 1
         weighed = (part.to(torch.int64) * place).sum()
         plain = part.to(torch.int64).sum()
-        digests += int(weighed.item()).to_bytes(8, "little", signed=True) + int(plain.item()).to_bytes(8, "little", signed=True)
+        digests += int(weighed.item()).to_bytes(8, "little", signed=True) + int(plain.item()).to_bytes(
+            8, "little", signed=True
+        )
     return digests

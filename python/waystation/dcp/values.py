@@ -5,8 +5,8 @@ One record of kind `value` for each writer that has any, `torch.dcp/<rank>`, is 
 * `values`: flat key -> (path, value), of what all ranks share;
 * `own`: the same for what this rank alone means (`per_rank`);
 * `place`: the coordinate of the rank, where it has tensors of its own;
-* `optimizers`: owner -> (form, path): for these the values of parameter groups and the step counts stand in the record of
-  kind `optimizer`, once, and the state dict's form of them is made anew from it.
+* `optimizers`: owner -> (form, path): for these the values of parameter groups and the step counts stand in the record
+  of kind `optimizer`, once, and the state dict's form of them is made anew from it.
 
 It knows Python values and records; it must not know ranks that talk, files, or PyTorch.
 """
@@ -44,14 +44,23 @@ class Values:
         """The record of this writer; None where there is nothing to say."""
         if not (self.shared or self.own or self.place or self.optimizers):
             return None
-        return value_tree(f"{PREFIX}{rank}", _map({
-            "version": _VERSION,
-            "values": _entries(self.shared),
-            "own": _entries(self.own),
-            "place": {"list": [{"tuple": [axis, index]} for axis, index in self.place]},
-            "optimizers": _map({owner: {"tuple": [form, {"list": list(path)}]}
-                                for owner, (form, path) in self.optimizers.items()}),
-        }))
+        return value_tree(
+            f"{PREFIX}{rank}",
+            _map(
+                {
+                    "version": _VERSION,
+                    "values": _entries(self.shared),
+                    "own": _entries(self.own),
+                    "place": {"list": [{"tuple": [axis, index]} for axis, index in self.place]},
+                    "optimizers": _map(
+                        {
+                            owner: {"tuple": [form, {"list": list(path)}]}
+                            for owner, (form, path) in self.optimizers.items()
+                        }
+                    ),
+                }
+            ),
+        )
 
     @staticmethod
     def of(record: Record) -> Values:
@@ -61,14 +70,27 @@ class Values:
             if said.get("version") != _VERSION:
                 raise ValueError(f"version {said.get('version')!r}, not {_VERSION}")
             return Values(
-                _read_entries(said["values"]), _read_entries(said["own"]),
+                _read_entries(said["values"]),
+                _read_entries(said["own"]),
                 tuple((str(at["tuple"][0]), int(at["tuple"][1])) for at in said["place"]["list"]),
-                {str(owner): (str(of["tuple"][0]), tuple(of["tuple"][1]["list"]))
-                 for owner, of in _pairs(said["optimizers"]).items()},
+                {
+                    str(owner): (str(of["tuple"][0]), tuple(of["tuple"][1]["list"]))
+                    for owner, of in _pairs(said["optimizers"]).items()
+                },
             )
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as why:
-            raise from_parts("bad-member", "malformed", f"a state dict's values have another form: {why}", "", None, None,
-                             None, record.text, None, None) from why
+            raise from_parts(
+                "bad-member",
+                "malformed",
+                f"a state dict's values have another form: {why}",
+                "",
+                None,
+                None,
+                None,
+                record.text,
+                None,
+                None,
+            ) from why
 
 
 def to_tree(key: str, value: object, put_tensor: tree.PutTensor | None) -> Any:
@@ -78,24 +100,42 @@ def to_tree(key: str, value: object, put_tensor: tree.PutTensor | None) -> Any:
     except Error as why:
         kind = type(value)
         raise from_parts(
-            why.code, why.class_, f"the value of {key!r} ({kind.__module__}.{kind.__qualname__}) has no typed form, and "
-            f"nothing is pickled: {why.message}", why.remedy or "Save what it is made of, or leave it out.",
-            None, None, None, None, None, why.rule) from why
+            why.code,
+            why.class_,
+            f"the value of {key!r} ({kind.__module__}.{kind.__qualname__}) has no typed form, and "
+            f"nothing is pickled: {why.message}",
+            why.remedy or "Save what it is made of, or leave it out.",
+            None,
+            None,
+            None,
+            None,
+            None,
+            why.rule,
+        ) from why
 
 
 def optimizer_record(
-    one: Optimizer, values: Mapping[str, object], steps: Sequence[tuple[str, int, str]], *,
-    algorithm: str | None = None, tensor_key: Callable[[str], Key | None], coordinate: Coordinate = (),
+    one: Optimizer,
+    values: Mapping[str, object],
+    steps: Sequence[tuple[str, int, str]],
+    *,
+    algorithm: str | None = None,
+    tensor_key: Callable[[str], Key | None],
+    coordinate: Coordinate = (),
 ) -> Record:
     """The record of kind `optimizer` of one rank's parameter groups (16.2).
 
-    `steps` are (parameter, count, stored as). `tensor_key` gives the identity of a flat key that is a tensor (a learning
-    rate can be one), and None for others.
+    `steps` are (parameter, count, stored as). `tensor_key` gives the identity of a flat key that is a tensor (a
+    learning rate can be one), and None for others.
     """
     groups, trees = [], _trees(one, values, tensor_key)
     for name, group in _named(one, trees):
         hyper = [[member, trees[at]] for member, at in group.hyper if member not in IMPLEMENTATION]
-        said: dict[str, Any] = {"name": name, "hyper": hyper, "params": [[one.component, param] for param in group.params]}
+        said: dict[str, Any] = {
+            "name": name,
+            "hyper": hyper,
+            "params": [[one.component, param] for param in group.params],
+        }
         how = [[member, trees[at]] for member, at in group.hyper if member in IMPLEMENTATION]
         if how:
             said["implementation"] = how
@@ -103,12 +143,19 @@ def optimizer_record(
     counted: dict[tuple[int, str], list[str]] = {}
     for param, count, stored_as in steps:
         counted.setdefault((count, stored_as), []).append(param)
-    return Record("optimizer", one.owner, {
-        "algorithm": algorithm or _algorithm(one, trees),
-        "groups": groups,
-        "steps": [{"params": [[one.component, param] for param in params], "step": count, "stored_as": stored_as}
-                  for (count, stored_as), params in sorted(counted.items())],
-    }, coordinate)
+    return Record(
+        "optimizer",
+        one.owner,
+        {
+            "algorithm": algorithm or _algorithm(one, trees),
+            "groups": groups,
+            "steps": [
+                {"params": [[one.component, param] for param in params], "step": count, "stored_as": stored_as}
+                for (count, stored_as), params in sorted(counted.items())
+            ],
+        },
+        coordinate,
+    )
 
 
 def optimizer_values(records: Iterable[Record], form: str, prefix: Path) -> dict[Path, Any]:
@@ -169,12 +216,16 @@ def _named(one: Optimizer, trees: Mapping[str, Any]) -> list[tuple[str, Group]]:
     for group in one.groups:
         set_so = canonical([[name, trees[at]] for name, at in group.hyper])
         alike.setdefault(hashlib.sha256(set_so.encode()).hexdigest()[:16], []).append(group)
-    return [(f"set-{digest}", Group(tuple(param for group in groups for param in group.params), groups[0].hyper))
-            for digest, groups in alike.items()]
+    return [
+        (f"set-{digest}", Group(tuple(param for group in groups for param in group.params), groups[0].hyper))
+        for digest, groups in alike.items()
+    ]
 
 
 def _algorithm(one: Optimizer, trees: Mapping[str, Any]) -> str:
-    decoupled = any(name == "decoupled_weight_decay" and trees[at] is True for group in one.groups for name, at in group.hyper)
+    decoupled = any(
+        name == "decoupled_weight_decay" and trees[at] is True for group in one.groups for name, at in group.hyper
+    )
     return "adamw" if one.algorithm == "adam" and decoupled else one.algorithm
 
 

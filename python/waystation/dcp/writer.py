@@ -1,8 +1,8 @@
 """A storage writer of DCP that writes a checkpoint of Waystation.
 
-A `Writer` stands for one save of a job. It carries texts and numbers only, so DCP may send it to another process, and what
-holds files is made where the writing is done. It knows plans, planners and sessions; how things are called is `naming`'s,
-which ranks hold what alike `replicas`'.
+A `Writer` stands for one save of a job. It carries texts and numbers only, so DCP may send it to another process, and
+what holds files is made where the writing is done. It knows plans, planners and sessions; how things are called is
+`naming`'s, which ranks hold what alike `replicas`'.
 
 What happens when: all ranks plan; rank 0 makes the directory; each rank writes its items and its part; rank 0 compares
 what the ranks should hold alike, and commits. Before the last there is no checkpoint.
@@ -77,17 +77,39 @@ class Writer(StorageWriter):
     Raises `bad-argument` for `overwrite=True`: a checkpoint is never written over, each save is a directory of its own.
     """
 
-    def __init__(self, job: Job, step: int, *, records: Sequence[Record] = (),
-                 attachments: Mapping[str, bytes | os.PathLike[str]] | None = None, check_replicas: bool = True,
-                 deadline: float = 600.0, progress: _core.Progress | None = None, overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        job: Job,
+        step: int,
+        *,
+        records: Sequence[Record] = (),
+        attachments: Mapping[str, bytes | os.PathLike[str]] | None = None,
+        check_replicas: bool = True,
+        deadline: float = 600.0,
+        progress: _core.Progress | None = None,
+        overwrite: bool = False,
+    ) -> None:
         super().__init__()
         if overwrite:
-            raise usage("overwrite=True: a checkpoint is never written over", remedy="Leave it out: each save is a new "
-                        "directory in the run. waystation.gc removes old ones.")
+            raise usage(
+                "overwrite=True: a checkpoint is never written over",
+                remedy="Leave it out: each save is a new directory in the run. waystation.gc removes old ones.",
+            )
         reserved = job.reserve(step)
         place = job.coordinate if len(job.coordinate) == len(job.topology) else ()
-        self._save = _Save(job.run_path, job.plan.to_json(), step, reserved.counter, reserved.name, job.rank, job.size,
-                           place, job.threads, job.shard_bytes, job.check)
+        self._save = _Save(
+            job.run_path,
+            job.plan.to_json(),
+            step,
+            reserved.counter,
+            reserved.name,
+            job.rank,
+            job.size,
+            place,
+            job.threads,
+            job.shard_bytes,
+            job.check,
+        )
         self._records = tuple(records)
         self._attachments = dict(attachments or {})
         self._check_replicas = check_replicas
@@ -109,8 +131,10 @@ class Writer(StorageWriter):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None and os.fspath(checkpoint_id) != self.path:
-            raise usage(f"checkpoint_id={os.fspath(checkpoint_id)!r}: the directory of a save is named by run, step and job",
-                        remedy="Leave it out; Writer(job, step).path says where the checkpoint will be.")
+            raise usage(
+                f"checkpoint_id={os.fspath(checkpoint_id)!r}: the directory of a save is named by run, step and job",
+                remedy="Leave it out; Writer(job, step).path says where the checkpoint will be.",
+            )
 
     def storage_meta(self) -> StorageMeta:
         return WriterMeta(self.path, self._save.name, rank=self._save.writer, place=self._save.place)
@@ -123,16 +147,20 @@ class Writer(StorageWriter):
     # DCP gives the rank to a method that has a parameter of just this name.
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if self._begun:
-            raise usage(f"this Writer has begun its save of step {self._save.step} already",
-                        remedy="Make a new Writer(job, step) for each save.")
+            raise usage(
+                f"this Writer has begun its save of step {self._save.step} already",
+                remedy="Make a new Writer(job, step) for each save.",
+            )
         self._begun = True
         self._collective = kwargs.get("use_collectives", True)
         rank = kwargs.get("rank", 0)
         if rank != self._save.writer:
             raise usage(
-                f"DCP saves as rank {rank}, and the job knows this process as rank {self._save.writer} of {self._save.writers}",
-                remedy="Start the job with the group that DCP saves in: Job.start(…, group=TorchGroup(process_group)); with "
-                       "no_dist=True each process has a job of its own.")
+                f"DCP saves as rank {rank}, and the job knows this process as rank {self._save.writer} of "
+                f"{self._save.writers}",
+                remedy="Start the job with the group that DCP saves in: Job.start(…, group=TorchGroup(process_group)); "
+                "with no_dist=True each process has a job of its own.",
+            )
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         return plan
@@ -152,8 +180,16 @@ class Writer(StorageWriter):
         mine = _Contents(save, plan, planner, self._collective, self._check_replicas)
         if save.writer == 0:
             _common_records(mine.snapshot, save.step, self._records, self._attachments)
-        session = _core.Session.begin(save.path, save.plan, save.step, save.counter, save.writer, threads=save.threads,
-                                      shard_bytes=save.shard_bytes, check_state=save.check)
+        session = _core.Session.begin(
+            save.path,
+            save.plan,
+            save.step,
+            save.counter,
+            save.writer,
+            threads=save.threads,
+            shard_bytes=save.shard_bytes,
+            check_state=save.check,
+        )
         session.producer("waystation.dcp", torch.__version__)
         placed = mine.snapshot.declare(session)
         writing = session.lay_out()
@@ -167,12 +203,24 @@ class Writer(StorageWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         save = self._save
-        replicas.compare((result.storage_data for of_rank in results for result in of_rank
-                         if isinstance(result.storage_data, replicas.Digests)), lambda: _places(metadata))
+        replicas.compare(
+            (
+                result.storage_data
+                for of_rank in results
+                for result in of_rank
+                if isinstance(result.storage_data, replicas.Digests)
+            ),
+            lambda: _places(metadata),
+        )
         if save.writer == 0:
-            self.digest, _ = _core.commit(save.path, run_path=save.run_path, name=save.name,
-                                          deadline=None if self._collective else self._deadline,
-                                          check_state=save.check, progress=self._progress)
+            self.digest, _ = _core.commit(
+                save.path,
+                run_path=save.run_path,
+                name=save.name,
+                deadline=None if self._collective else self._deadline,
+                check_state=save.check,
+                progress=self._progress,
+            )
         else:
             self._wait_for_commit()
         metadata.storage_meta = self.storage_meta()
@@ -184,14 +232,19 @@ class Writer(StorageWriter):
     def _wait_for_directory(self) -> None:
         path = self._save.path
         if until(lambda: os.path.isdir(path) or None, self._deadline, "waiting for rank 0", self._progress) is None:
-            raise usage(f"rank {self._save.writer} expected rank 0 to make {path} within {self._deadline:g} s", "not-found")
+            raise usage(
+                f"rank {self._save.writer} expected rank 0 to make {path} within {self._deadline:g} s", "not-found"
+            )
 
     def _wait_for_commit(self) -> None:
         path = self._save.path
         self.digest = until(lambda: commit_file(path), 2 * self._deadline, "waiting for the commit", self._progress)
         if self.digest is None:
-            raise usage(f"rank {self._save.writer} wrote its part of {path}; rank 0 did not commit it within "
-                        f"{2 * self._deadline:g} s", "not-committed")
+            raise usage(
+                f"rank {self._save.writer} wrote its part of {path}; rank 0 did not commit it within "
+                f"{2 * self._deadline:g} s",
+                "not-committed",
+            )
 
 
 class _Contents:
@@ -239,13 +292,22 @@ class _Contents:
                 owners = frozenset(one.owner for one in self.names.optimizers)
                 return Assigned(frozenset(), owners, found.ties, found.omitted)
             return found
+        if self.names.optimizers:
+            # What an optimizer's record holds is left out elsewhere: nobody would write it.
+            raise usage(
+                "the plan does not say who writes the records of optimizers",
+                remedy="Let planners that derive from waystation.dcp.SavePlanner keep the plans that it makes, "
+                "dataclasses.replace(plan, items=…).",
+            )
         return Assigned()
 
     def _param_shapes(self) -> dict[tuple[str, str], tuple[int, ...]]:
         """(component, name) -> global shape, of the parameters that an optimizer has state for."""
         if not self.names.optimizers:
             return {}
-        tensors = ((self.names.key(key), value) for key, value in self.state_dict.items() if isinstance(value, torch.Tensor))
+        tensors = (
+            (self.names.key(key), value) for key, value in self.state_dict.items() if isinstance(value, torch.Tensor)
+        )
         return {(key.component, key.name): tuple(value.shape) for key, value in tensors if key.role == "param"}
 
     def _lookup(self, key: str) -> object:
@@ -253,7 +315,9 @@ class _Contents:
 
     def _optimizer(self, one: Optimizer) -> None:
         """Writes the record of an optimizer if that is this rank's, and notes what stands there."""
-        covered = [at for group in one.groups for _, at in group.hyper if not isinstance(self._lookup(at), torch.Tensor)]
+        covered = [
+            at for group in one.groups for _, at in group.hyper if not isinstance(self._lookup(at), torch.Tensor)
+        ]
         if one.form == "nested":
             covered += [key for key in self._param_lists(one)]
         steps = []
@@ -267,15 +331,28 @@ class _Contents:
         if one.owner not in self.assigned.records and not here:
             return
         algorithm = None if self.ours is None else self.ours.algorithms.get(one.owner)
-        self.snapshot.records.append(values.optimizer_record(
-            one, self.state_dict, steps, algorithm=algorithm, coordinate=self.save.place if here else (),
-            tensor_key=lambda at: self.names.key(at) if isinstance(self._lookup(at), torch.Tensor) else None))
+        self.snapshot.records.append(
+            values.optimizer_record(
+                one,
+                self.state_dict,
+                steps,
+                algorithm=algorithm,
+                coordinate=self.save.place if here else (),
+                tensor_key=lambda at: self.names.key(at) if isinstance(self._lookup(at), torch.Tensor) else None,
+            )
+        )
         self.values.optimizers[one.owner] = (one.form, one.prefix)
 
     def _param_lists(self, one: Optimizer) -> list[str]:
         depth = len(one.prefix)
-        return [key for key in self.state_dict if (path := self.names.path(key))[:depth] == one.prefix
-                and path[depth:depth + 1] == ("param_groups",) and path[-1] == "params" and len(path) == depth + 3]
+        return [
+            key
+            for key in self.state_dict
+            if (path := self.names.path(key))[:depth] == one.prefix
+            and path[depth : depth + 1] == ("param_groups",)
+            and path[-1] == "params"
+            and len(path) == depth + 3
+        ]
 
     def _value(self, item: WriteItem) -> None:
         key = item.index.fqn
@@ -286,8 +363,11 @@ class _Contents:
         put = TreeTensors(f"{values.PREFIX}{self.save.writer}/{key}", slot=VALUE_SLOT)
         lookup = getattr(self.planner, "lookup_object", None)
         if lookup is None:
-            raise usage(f"the value of {key!r} cannot be had from {type(self.planner).__name__} but as a pickle, which is "
-                        f"never stored", remedy="Derive the planner from waystation.dcp.SavePlanner.")
+            raise usage(
+                f"the value of {key!r} cannot be had from {type(self.planner).__name__} but as a pickle, which is "
+                f"never stored",
+                remedy="Derive the planner from waystation.dcp.SavePlanner.",
+            )
         found = values.to_tree(own or key, lookup(item.index), put)
         into[own or key] = (self.names.path(key), found)
         if not put.pieces:
@@ -311,23 +391,34 @@ class _Contents:
             raise usage(f"{key!r}: the planner says a box of {list(data.chunk.sizes)} and gives {list(found.shape)}")
         identity = self._identity(key)
         if key in self._ties:
-            self.snapshot.aliases.append(Alias(identity.component, identity.role, identity.name,
-                                               self._identity(self._ties[key])))
+            self.snapshot.aliases.append(
+                Alias(identity.component, identity.role, identity.name, self._identity(self._ties[key]))
+            )
             return
         try:
             dtype, scale = _element(found)
-            declared = Declared(identity, dtype, _scaled(data.size, scale), self._axes(identity, data.size),
-                                self.names.native(key))
+            declared = Declared(
+                identity, dtype, _scaled(data.size, scale), self._axes(identity, data.size), self.names.native(key)
+            )
             if not found.numel() or not self._is_mine(key, identity):
                 # Shown all the same: of a tensor without elements, or whose writer fails, nothing would be known.
                 self.snapshot.declared.append(declared)
                 return
-            piece = Piece(identity, dtype, declared.shape, _scaled(data.chunk.offsets, scale),
-                          _scaled(data.chunk.sizes, scale), found.detach(), declared.axes, declared.native)
+            piece = Piece(
+                identity,
+                dtype,
+                declared.shape,
+                _scaled(data.chunk.offsets, scale),
+                _scaled(data.chunk.sizes, scale),
+                found.detach(),
+                declared.axes,
+                declared.native,
+            )
             boxes.plain(found, "it")
         except Error as why:
-            raise usage(f"the tensor {key!r} cannot be stored: {why.message}", why.code, tensor=identity.text,
-                        remedy=why.remedy) from why
+            raise usage(
+                f"the tensor {key!r} cannot be stored: {why.message}", why.code, tensor=identity.text, remedy=why.remedy
+            ) from why
         self.snapshot.pieces.append(piece)
         self.sizes[number] = piece.nbytes
 
@@ -335,8 +426,11 @@ class _Contents:
         identity = self.names.key(key)
         taken = self._taken.setdefault(identity, key)
         if taken != key:
-            raise usage(f"{taken!r} and {key!r} would both be {identity.text}", tensor=identity.text,
-                        remedy="Give SavePlanner(naming=…) that tells them apart.")
+            raise usage(
+                f"{taken!r} and {key!r} would both be {identity.text}",
+                tensor=identity.text,
+                remedy="Give SavePlanner(naming=…) that tells them apart.",
+            )
         return identity
 
     def _axes(self, identity: Key, shape: Sequence[int]) -> tuple[int | None, ...] | None:
@@ -364,7 +458,9 @@ class _Contents:
         by_component: dict[str, list[str]] = {}
         for component, name in self.assigned.omitted:
             by_component.setdefault(component, []).append(name)
-        self.snapshot.omitted += [Omitted(component, tuple(names), "other") for component, names in by_component.items()]
+        self.snapshot.omitted += [
+            Omitted(component, tuple(names), "other") for component, names in by_component.items()
+        ]
         if compare and save.writers > 1:
             self.digests = self._digests()
 
@@ -402,8 +498,9 @@ def _places(metadata: Metadata) -> Iterator[replicas.Place]:
             yield from ((key, tuple(chunk.offsets)) for chunk in of.chunks)
 
 
-def _common_records(snapshot: Snapshot, step: int, given: Sequence[Record],
-                    attachments: Mapping[str, bytes | os.PathLike[str]]) -> None:
+def _common_records(
+    snapshot: Snapshot, step: int, given: Sequence[Record], attachments: Mapping[str, bytes | os.PathLike[str]]
+) -> None:
     """What holds for all ranks and stands once."""
     snapshot.records += given
     kinds = {record.kind for record in given}
@@ -413,8 +510,13 @@ def _common_records(snapshot: Snapshot, step: int, given: Sequence[Record],
     for kind, what in (("rng", "random streams"), ("cursor", "places in the data")):
         if kind not in kinds and kind not in told:
             # A stream that is missing without a word would be taken for one that was never there.
-            snapshot.records.append(records.uncaptured(f"torch.dcp/{kind}", kind, f"a state dict of torch.distributed.checkpoint "
-                                                       f"does not say which of its members are {what}"))
+            snapshot.records.append(
+                records.uncaptured(
+                    f"torch.dcp/{kind}",
+                    kind,
+                    f"a state dict of torch.distributed.checkpoint does not say which of its members are {what}",
+                )
+            )
     snapshot.attachments.update(attachments)
 
 
