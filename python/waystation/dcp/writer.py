@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
-from .. import _core, arrays, dtypes, records
+from .. import _core, dtypes, records
 from ..errors import Error, usage
 from ..job import Job
 from ..key import Key
@@ -36,7 +36,7 @@ from ..waiting import commit_file, until
 from . import replicas, values
 from .boxes import check_box
 from .naming import VALUE_SLOT, Names, Optimizer
-from .planner import Assigned, Plan, SavePlanner, WriterMeta, assign
+from .planner import Assigned, Plan, SavePlanner, WriterMeta
 
 _DIGESTS = "waystation.digests"
 
