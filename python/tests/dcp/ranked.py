@@ -291,7 +291,7 @@ def saves_and_is_killed(run: str) -> str:
 
 
 def load_strided(path: str, save_to: str) -> tuple[str, str]:
-    """A tensor of which each rank holds every other quarter, which DCP takes for a half: what loading and saving say."""
+    """A tensor of which each rank holds every other quarter, which DCP takes for a half: what load and save say."""
     from torch.distributed.tensor.placement_types import _StridedShard
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
