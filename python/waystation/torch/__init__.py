@@ -10,12 +10,14 @@
         checkpoint = manager.resume()
         if checkpoint is not None:
             print(state.restore(checkpoint))
-        for epoch in range(data.epoch, epochs):
+        while data.epoch < epochs and not manager.preempted:
             for batch in loader:
                 ...  # forward, backward, optimizer.step(), scheduler.step()
                 state.step()
                 if manager.should_save(state.progress.optimizer_step):
                     state.save(manager)
+                if manager.preempted:
+                    break
 """
 
 from __future__ import annotations
