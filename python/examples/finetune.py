@@ -3,8 +3,9 @@
     python examples/finetune.py --run runs/finetune --steps 60 --die-at 35
     python examples/finetune.py --run runs/finetune --steps 60
 
-prints the same losses, from where it was saved last, as `--run runs/other --steps 60` does without dying. Lines marked with
-`# <-` are all that saving and resuming take. Needs torch; the model is one of transformers where that is installed.
+prints the same losses, from where it was saved last, as `--run runs/other --steps 60` does without dying. Lines marked
+with `# <-` are all that saving and resuming take. Needs torch; the model is one of transformers where that is
+installed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from torch.utils.data import Dataset
 from waystation import CheckpointManager
 from waystation.torch import Progress, ResumableSampler, TrainingState, digest_of_dataset
 
-TEXT = """The morning train was late again, and the people on the platform looked at the clock, then at one another, then at
-the clock. A boy counted the carriages of a goods train that would not end. Somebody laughed. When at last the signal
+TEXT = """The morning train was late again, and the people on the platform looked at the clock, then at one another,
+then at the clock. A boy counted the carriages of a goods train that would not end. Somebody laughed. When at last the
+signal
 changed nobody saw it, for they had all begun to talk. """ * 20
 LENGTH, BATCH, WIDTH = 32, 16, 64
 

@@ -1,11 +1,12 @@
 """Trains a model sharded by FSDP2, is killed, and goes on, on as many processes or on others.
 
-    torchrun --nproc-per-node 2 examples/fsdp2.py --run runs/fsdp2 --steps 40 --die-at 25
-    torchrun --nproc-per-node 2 examples/fsdp2.py --run runs/fsdp2 --steps 40
-    torchrun --nproc-per-node 4 examples/fsdp2.py --run runs/fsdp2 --steps 60 --streams fork
+    torchrun --nproc-per-node 2 examples/fsdp2.py runs/fsdp2 --steps 40 --die-at 25
+    torchrun --nproc-per-node 2 examples/fsdp2.py runs/fsdp2 --steps 40
+    torchrun --nproc-per-node 4 examples/fsdp2.py runs/fsdp2 --steps 60 --streams fork
 
-The second goes on bit for bit. The third is another job: weights, optimizer and data go on exactly, and each rank's random
-streams are new ones that follow from the checkpoint, which has to be asked for. Needs torch; runs on the CPU over gloo.
+The second goes on bit for bit. The third is another job: weights, optimizer and data go on exactly, and each rank's
+random streams are new ones that follow from the checkpoint, which has to be asked for. Needs torch; runs on the CPU
+over gloo.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def make_model() -> nn.Module:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", default="runs/fsdp2", help="where checkpoints go; all processes see it (%(default)s)")
+    parser.add_argument("run", nargs="?", default="runs/fsdp2",
+                        help="where checkpoints go; all processes see it (%(default)s)")
     parser.add_argument("--steps", type=int, default=40, help="optimizer steps in all (%(default)s)")
     parser.add_argument("--every", type=int, default=10, help="steps between two checkpoints (%(default)s)")
     parser.add_argument("--die-at", type=int, help="end all processes with SIGKILL after so many steps")

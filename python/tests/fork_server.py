@@ -1,7 +1,7 @@
 """Processes of their own for tests that kill them, forked from one that has imported what they need.
 
-`processes(module)` is a `multiprocessing` context. What it forks from was started with nothing but that module, so a child has no
-threads of the tests, and does not take seconds to import PyTorch.
+`processes(module)` is a `multiprocessing` context. What it forks from was started with nothing but that module, so a
+child has no threads of the tests, and does not take seconds to import PyTorch.
 """
 
 import multiprocessing

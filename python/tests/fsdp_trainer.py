@@ -1,7 +1,7 @@
 """A small training sharded by FSDP2, with or without tensor parallelism, over gloo: run in processes of its own.
 
-Every rank tells its parent its losses, to the bit, and digests of everything that it holds, of sharded tensors those of the
-whole tensor, so that jobs of any shape can be compared.
+Every rank tells its parent its losses, to the bit, and digests of everything that it holds, of sharded tensors those of
+the whole tensor, so that jobs of any shape can be compared.
 """
 
 import hashlib
@@ -80,7 +80,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, 20)
         random.seed(dp), numpy.random.seed(dp), torch.manual_seed(100 + dp)
-        self.data = ResumableSampler(RECORDS, BATCH, seed=3, source=SOURCE, rank=dp, ranks=count, axes=("dp",) if axes else None)
+        self.data = ResumableSampler(RECORDS, BATCH, seed=3, source=SOURCE, rank=dp, ranks=count,
+                                     axes=("dp",) if axes else None)
         drawn = PerRank(axes=("dp",)) if axes else True
         self.state = TrainingState(
             self.model, self.optimizer, schedulers=self.schedule, data={"train": self.data}, place=self.place,
@@ -105,7 +106,8 @@ class Trainer:
         for name, parameter in named.items():
             for slot, tensor in self.optimizer.state[parameter].items():
                 held[f"{name} {slot}"] = tensor
-        return {name: _digest(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor) for name, tensor in held.items()}
+        return {name: _digest(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
+                for name, tensor in held.items()}
 
     def own(self):
         """Digests of what is this rank's."""
@@ -160,7 +162,8 @@ def resume(path, axes, sizes, steps, width=14, **how):
 def disagree(run, axes, sizes, what, check_replicas=True):
     """Saves a state of which rank 1 has something else."""
     trainer = Trainer(axes, sizes, 14, check_replicas=check_replicas)
-    session = Job.start(run, group=trainer.place.group, topology=trainer.place.topology, coordinate=trainer.place.coordinate)
+    at = trainer.place
+    session = Job.start(run, group=at.group, topology=at.topology, coordinate=at.coordinate)
     next(trainer.steps())
     if dist.get_rank() == 1:
         if what == "buffer":

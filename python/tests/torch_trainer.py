@@ -1,7 +1,7 @@
 """A small training with everything that has state, for tests that kill it: run in processes of their own.
 
-What `train` does with a run that has a checkpoint must be what it would have done had it never been killed. It tells its
-parent each loss, to the bit, and in the end everything that it holds.
+What `train` does with a run that has a checkpoint must be what it would have done had it never been killed. It tells
+its parent each loss, to the bit, and in the end everything that it holds.
 """
 
 import hashlib
@@ -116,7 +116,8 @@ class Trainer:
         noise = self.noise.bit_generator.state
         # NumPy keeps half a word that was drawn already.
         noise["uinteger"] *= noise["has_uint32"]
-        held |= {"python": repr(random.getstate()), "numpy": repr(numpy.random.get_state()[1:]), "torch": torch.get_rng_state(),
+        held |= {"python": repr(random.getstate()), "numpy": repr(numpy.random.get_state()[1:]),
+                 "torch": torch.get_rng_state(),
                  "noise": repr(noise), "progress": repr(self.state.progress),
                  "data": repr((self.data.epoch, self.data.position, self.data.consumed))}
         return {name: _digest(value) for name, value in held.items()}

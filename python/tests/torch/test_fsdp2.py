@@ -56,9 +56,9 @@ def saved(request, tmp_path_factory):
 def test_goes_on_bit_for_bit(saved, tmp_path):
     shape, path, whole = saved
     again = works(run(tmp_path, shape, "resume", path=path, steps=STEPS - SAVE_AT))
-    for (losses, tensors, own, (_, tensors_then, own_then)), (grades, at_once, later, after, own_after) in zip(whole, again):
+    for (losses, tensors, own, then), (grades, at_once, later, after, own_after) in zip(whole, again):
         assert set(grades.values()) == {"exact"}
-        assert at_once == (tensors_then, own_then)
+        assert at_once == then[1:]
         assert later == losses[SAVE_AT:]
         assert (after, own_after) == (tensors, own)
     assert len({answer[2][0] for answer in again}) == 2  # ranks along dp have losses of their own

@@ -48,8 +48,8 @@ def weight(name, fill, start=0, extent=4):
 
 
 def test_those_who_agree_and_those_who_hold_other_boxes_pass():
-    assert on_all(3, lambda rank: ([weight("w", 1), weight("v", rank, rank * 2, 2)], [Record("value", "a", {"tree": 1})])) \
-        == [None] * 3
+    record = Record("value", "a", {"tree": 1})
+    assert on_all(3, lambda rank: ([weight("w", 1), weight("v", rank, rank * 2, 2)], [record])) == [None] * 3
 
 
 def test_the_one_that_differs_is_named_with_its_ranks():

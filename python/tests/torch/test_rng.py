@@ -1,4 +1,5 @@
-"""Streams: every kind of generator goes on after capture and put as if nothing had happened, and nothing else is put in."""
+"""Streams: every kind of generator goes on after capture and put as if nothing had happened, and nothing else is put
+in."""
 
 import json
 import pathlib
@@ -38,8 +39,9 @@ def generators():
     """A fresh generator of each kind, how to draw from it, and half a pair of normals or half a word in its cache."""
     yield "python", random.Random(5), lambda g: [g.gauss(0, 1), g.random(), g.randrange(10**9)]
     yield "legacy", numpy.random.RandomState(5), lambda g: [g.standard_normal(), g.rand(), g.randint(1 << 30)]
-    for kind in (numpy.random.PCG64, numpy.random.PCG64DXSM, numpy.random.Philox, numpy.random.SFC64, numpy.random.MT19937):
-        yield (kind.__name__, numpy.random.Generator(kind(5)),
+    for name in ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937"):
+        kind = getattr(numpy.random, name)
+        yield (name, numpy.random.Generator(kind(5)),
                lambda g: [int(g.integers(2**32, dtype=numpy.uint32)), g.random(), g.standard_normal()])
     yield ("torch", torch.Generator().manual_seed(2**40 + 5),
            lambda g: [torch.randn(1, generator=g, dtype=torch.float64).item(), torch.rand(3, generator=g).tolist()])
@@ -89,7 +91,8 @@ def test_the_bytes_of_pytorch_on_the_cpu_are_those_it_had():
     assert natives["mine"] == before
 
 
-@pytest.mark.parametrize("row", [row for row in VECTORS if row.get("form") in ("torch-cuda", "torch-mps")], ids=lambda r: r["id"])
+@pytest.mark.parametrize("row", [row for row in VECTORS if row.get("form") in ("torch-cuda", "torch-mps")],
+                         ids=lambda row: row["id"])
 def test_states_of_devices_are_converted_without_one(row):
     value = json.loads(_core.stream_from_native(row["form"], bytes.fromhex(row["native_hex"]), on_reshape="fork",
                                                 framework="torch"))
@@ -101,7 +104,8 @@ def test_states_of_devices_are_converted_without_one(row):
 
 
 def test_what_is_off_is_recorded_as_not_captured():
-    records = Streams({"python": Off("never-drawn-from"), "numpy": False, "worker": Off("drawn-by-workers")}, ALONE).capture()
+    off = {"python": Off("never-drawn-from"), "numpy": False, "worker": Off("drawn-by-workers")}
+    records = Streams(off, ALONE).capture()
     said = {(record.kind, record.name): record.value for record in records}
     assert said.pop(("rng", "torch"))["algorithm"] == "mt19937"
     assert said == {
@@ -114,7 +118,8 @@ def test_what_is_off_is_recorded_as_not_captured():
 
 def test_coordinates_and_what_becomes_of_them():
     shared, tp = torch.Generator(), torch.Generator()
-    streams = Streams({"numpy": PerRank("require"), "shared": (shared, Shared()), "tp": (tp, PerRank(axes=("tp",)))}, four())
+    said = {"numpy": PerRank("require"), "shared": (shared, Shared()), "tp": (tp, PerRank(axes=("tp",)))}
+    streams = Streams(said, four())
     records = {record.name: record for record in streams.capture()}
     where = {name: (record.coordinate, record.value["on_reshape"]) for name, record in records.items()}
     everywhere = (("dp", 0), ("tp", 1))
@@ -162,7 +167,8 @@ def test_put_finds_a_generator_that_does_not_hold_it():
 
 
 @pytest.mark.parametrize("rng", [
-    {"mine": 5}, {"python": "yes"}, {"mine": (torch.Generator(), "shared")}, {"mine": (torch.Generator(), PerRank(axes=("pp",)))},
+    {"mine": 5}, {"python": "yes"}, {"mine": (torch.Generator(), "shared")},
+    {"mine": (torch.Generator(), PerRank(axes=("pp",)))},
 ], ids=str)
 def test_what_is_no_stream_is_refused(rng):
     with pytest.raises(Error) as caught:

@@ -1,4 +1,5 @@
-"""A whole state: all or nothing is put back, in order, and what stands against it is said before anything is touched."""
+"""A whole state: all or nothing is put back, in order, and what stands against it is said before anything is
+touched."""
 
 import json
 import random
@@ -102,7 +103,8 @@ def test_other_data_are_refused(saved):
                                                  source=digest_of_dataset("others"))
     refused(later, saved[0], "source-changed")
     for other in ({"seed": 2}, {"seed": 1, "shuffle": False}, {"seed": 1, "tail": "pad"}):
-        later.state.data["train"] = ResumableSampler(torch_trainer.RECORDS, torch_trainer.BATCH, source=torch_trainer.SOURCE, **other)
+        later.state.data["train"] = ResumableSampler(torch_trainer.RECORDS, torch_trainer.BATCH,
+                                                     source=torch_trainer.SOURCE, **other)
         assert "train" in refused(later, saved[0])
 
 
@@ -124,7 +126,8 @@ def test_what_is_on_one_side_only_is_refused(saved):
 
 @pytest.mark.parametrize("rng,named", [
     ({"noise": Off("not-here")}, "switched off"), ({}, "no generator of that name"),
-    ({"noise": numpy.random.Generator(numpy.random.Philox(1))}, "PCG64"), ({"noise": torch.Generator()}, "does not fit"),
+    ({"noise": numpy.random.Generator(numpy.random.Philox(1))}, "PCG64"),
+    ({"noise": torch.Generator()}, "does not fit"),
     ({"noise": numpy.random.Generator(numpy.random.PCG64(1)), "more": random.Random(1)}, "'more' draws here"),
 ], ids=["off", "missing", "other engine", "other framework", "one more"])
 def test_streams_that_do_not_match_are_refused(saved, rng, named):
@@ -141,7 +144,8 @@ def test_a_stream_of_one_process_is_not_given_to_every_rank(saved):
     place = Place((("dp", 4),), (("dp", 1),), Alike(1, 4))
     later.state.place, later.state.streams = place, Streams({"noise": later.noise}, place)
     assert "Shared()" in refused(later, saved[0])
-    later.state.streams = Streams({"noise": (later.noise, Shared()), "python": Shared(), "numpy": Shared(), "torch": Shared()}, place)
+    shared = {"noise": (later.noise, Shared()), "python": Shared(), "numpy": Shared(), "torch": Shared()}
+    later.state.streams = Streams(shared, place)
     report = later.state.restore(saved[0])
     assert {line.grade for line in report if line.kind == "rng"} == {"exact"}
 

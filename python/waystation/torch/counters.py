@@ -14,10 +14,11 @@ __all__ = ["Progress"]
 
 @dataclass(slots=True)
 class Progress:
-    """Counts over all ranks together, so that they are the same on each. None: the trainer does not count it; 0 is a count.
+    """Counts over all ranks together, so that they are the same on each. None: the trainer does not count it; 0 is a
+    count.
 
-    `optimizer_step` are completed optimizer steps, `iteration` passes through the loop with those among them that a loss
-    scaler `skipped`; `samples` and `tokens` those of completed optimizer steps, `batch` the samples of one now.
+    `optimizer_step` are completed optimizer steps, `iteration` passes through the loop with those among them that a
+    loss scaler `skipped`; `samples` and `tokens` those of completed optimizer steps, `batch` the samples of one now.
     """
 
     optimizer_step: int = 0
@@ -49,7 +50,8 @@ class Progress:
         return records.progress(counts.pop("optimizer_step"), **counts)
 
     def put(self, value: dict[str, Any]) -> None:
-        """The counts of a record's value. What it does not say is not counted from here on: 0 would be another count."""
+        """The counts of a record's value. What it does not say is not counted from here on: 0 would be another
+        count."""
         for each in fields(self):
             found = value.get(each.name)
             if each.name != "batch" or found is not None and self.batch is None:

@@ -1,7 +1,7 @@
 """Where training stands in its data: samplers that know, and are put back to the bit.
 
-It knows orders, epochs and shares (chapter 18 of the specification) and how PyTorch's loaders ask for indices. It must not
-read data. Loaders whose state only they understand are `opaque`'s.
+It knows orders, epochs and shares (chapter 18 of the specification) and how PyTorch's loaders ask for indices. It must
+not read data. Loaders whose state only they understand are `opaque`'s.
 
 A position counts items of completed optimizer steps, over all ranks: the trainer says `step()` after each, and what the
 workers of a `DataLoader` read ahead does not count. So a position holds for any number of ranks and workers.
@@ -59,11 +59,12 @@ class CursorSource(Protocol):
 
 
 def digest_of_dataset(*said: Said) -> str:
-    """A digest for `source`: SHA-256 over the canonical JSON of what is said, for data that have no digest of their own.
+    """A digest for `source`: SHA-256 over the canonical JSON of what is said, for data that have no digest of their
+    own.
 
-    Say what makes the data these data, in an order that does not depend on the machine: names, sizes and record counts of
-    the shards, the version of the preparation, the revision of the tokenizer. Not paths, not modification times. What is
-    not said is not noticed when it changes.
+    Say what makes the data these data, in an order that does not depend on the machine: names, sizes and record counts
+    of the shards, the version of the preparation, the revision of the tokenizer. Not paths, not modification times.
+    What is not said is not noticed when it changes.
 
         digest_of_dataset("c4/en 3.1", [("shard-000.parquet", 71_230_112, 356_317), …])
     """
@@ -114,8 +115,8 @@ class _Cursor:
     What it knows of the trainer is `rank` and `ranks`; all else is the same on every rank.
     """
 
-    def __init__(self, n: int, batch: int, *, shuffle: bool, seed: int, rule: str, unit: int | None, rank: int, ranks: int,
-                 source: str, name: str | None, augment: Augment, axes: tuple[str, ...] | None) -> None:
+    def __init__(self, n: int, batch: int, *, shuffle: bool, seed: int, rule: str, unit: int | None, rank: int,
+                 ranks: int, source: str, name: str | None, augment: Augment, axes: tuple[str, ...] | None) -> None:
         for what, number in (("n", n), ("batch", batch), ("ranks", ranks)):
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise usage(f"{what} is a number of at least 1, not {number!r}")
@@ -171,8 +172,8 @@ class _Cursor:
         epoch, position = self._next_place()
         count = min(self.batch, self.items - position)
         if self._given < (epoch, position + count):
-            raise usage(f"step() counts items {position} to {position + count} of epoch {epoch}, which were not given yet: "
-                        "expected one step() after each optimizer step")
+            raise usage(f"step() counts items {position} to {position + count} of epoch {epoch}, which were not "
+                        "given yet: expected one step() after each optimizer step")
         self._epoch, self._position = epoch, position + count
         self.consumed += count
         return count
@@ -182,7 +183,8 @@ class _Cursor:
     def _begin(self) -> int:
         """Called where an iterator is made; the answer is what `_still` wants to see."""
         if self._used_up is not None and (self._epoch, self._position) < self._used_up:
-            raise usage(f"all of epoch {self._used_up[0]} was given and only {self._position} of its {self.items} items "
+            raise usage(f"all of epoch {self._used_up[0]} was given and only {self._position} of its {self.items} "
+                        "items "
                         "were counted: expected a step() after each optimizer step")
         return self._generation
 
@@ -219,7 +221,8 @@ class _Cursor:
         count = min(self.n, 8)
         expected = _core.order(json.dumps(self._order_value), self.n, epoch, 0, count)
         if order[:count].tolist() != expected:
-            raise error("not-exact", f"torch.randperm of PyTorch {torch.__version__} gives {order[:count].tolist()} for seed "
+            raise error("not-exact", f"torch.randperm of PyTorch {torch.__version__} gives {order[:count].tolist()} "
+                                     "for seed "
                                      f"{self._seed} and epoch {epoch}, and the order that is recorded is {expected}",
                         remedy="use a version of PyTorch that permutes as before")
 
@@ -270,7 +273,8 @@ class _Cursor:
                 raise usage(f"axes={self._axes} of the data has {axis!r}, which the topology {place.topology} lacks")
             rank, ranks = rank * sizes[axis] + at[axis], ranks * sizes[axis]
         if (rank, ranks) != (self.rank, self.ranks):
-            raise usage(f"along {self._axes} this is place {rank} of {ranks}, and the data are shared as rank {self.rank} of "
+            raise usage(f"along {self._axes} this is place {rank} of {ranks}, and the data are shared as rank "
+                        f"{self.rank} of "
                         f"{self.ranks}")
         return self._axes
 
@@ -281,16 +285,18 @@ class _Cursor:
     def check(self, value: dict[str, Any]) -> None:
         """See `CursorSource`."""
         if value.get("kind") != "permuted-index":
-            raise error("not-exact", f"the data were saved as {value.get('kind')!r}, and here is a sampler of a permuted index")
+            raise error("not-exact", f"the data were saved as {value.get('kind')!r}, and here is a sampler of a "
+                                     "permuted index")
         for what, here in (("order", self._order_value), ("epoch_end", self._end)):
             if value[what] != here:
-                raise error("not-exact", f"the data were saved with {what} {canonical(value[what])}, and the sampler has "
+                raise error("not-exact", f"the data were saved with {what} {canonical(value[what])}, and the sampler "
+                                         "has "
                                          f"{canonical(here)}", remedy=self._advice(what))
 
     def _advice(self, what: str) -> str:
         if what == "order":
             return "make the sampler with the same n, seed and shuffle"
-        return "make the sampler with the same tail and unit: how long an epoch is depends on them, and not on the ranks"
+        return "make the sampler with the same tail and unit: how long an epoch is depends on them, not on the ranks"
 
     def put(self, value: dict[str, Any], tensor: GetTensor) -> None:
         """See `CursorSource`."""
@@ -306,21 +312,21 @@ class ResumableSampler(_Cursor, Sampler[list[int]]):
     shuffle     as `torch.utils.data.DistributedSampler` does: `torch.randperm` seeded with seed + epoch; else in order
     tail        what becomes of the records over at the end of an epoch: "drop", "pad" (from the epoch's beginning), or
                 "keep" for a last batch that is shorter
-    unit        what "drop" and "pad" bring an epoch to a multiple of; as given, `batch`. With the number of ranks and "pad",
-                or "drop", indices are those of a DistributedSampler on so many ranks, the shorter last batch too
+    unit        what "drop" and "pad" bring an epoch to a multiple of; as given, `batch`. With the number of ranks and
+                "pad", or "drop", indices are those of a DistributedSampler on so many ranks, the shorter last batch too
     rank, ranks as given, those of `torch.distributed`, or one process
     accumulate  micro-batches of one optimizer step, each of which is given by itself
     source      SHA-256 in hex that says what the data are, see `digest_of_dataset`
     name        of the source, for people
-    augment     what random changes to records are drawn from: "none", "per-record" when they are a function of seed, epoch and
-                record, "worker-stream" when workers draw them: such data do not resume exactly
+    augment     what random changes to records are drawn from: "none", "per-record" when they are a function of seed,
+                epoch and record, "worker-stream" when workers draw them: such data do not resume exactly
     axes        along which ranks share a batch (ranks along other axes take the same items), outermost first; as given,
                 all of the job when `ranks` are all its ranks
 
     An iterator goes from the first item that was not consumed to the end of the epoch. Use it as
-    `DataLoader(dataset, batch_sampler=data, generator=data.generator, num_workers=…)`, or `data.loader(dataset, …)`. Without
-    a generator of its own a DataLoader draws from PyTorch's default one whenever it is iterated over, so in a resumed
-    run once more than in one that was not interrupted; that is found and refused.
+    `DataLoader(dataset, batch_sampler=data, generator=data.generator, num_workers=…)`, or `data.loader(dataset, …)`.
+    Without a generator of its own a DataLoader draws from PyTorch's default one whenever it is iterated over, so in a
+    resumed run once more than in one that was not interrupted; that is found and refused.
     """
 
     def __init__(self, n: int, batch: int, *, source: str, shuffle: bool = True, seed: int = 0,
@@ -340,7 +346,8 @@ class ResumableSampler(_Cursor, Sampler[list[int]]):
             raise usage(f"a batch of {batch} items has none for some of {ranks} ranks × {accumulate} micro-batches")
         last = self.items % batch
         if 0 < last < ranks:
-            raise usage(f"the last batch of an epoch has {last} items for {ranks} ranks: expected tail=\"drop\" or \"pad\"")
+            raise usage(f"the last batch of an epoch has {last} items for {ranks} ranks: expected tail=\"drop\" or "
+                        "\"pad\"")
         self.accumulate = accumulate
         self.generator = torch.Generator().manual_seed(seed)
         """For the DataLoader; what it draws decides nothing but the seeds of its workers."""
@@ -389,10 +396,10 @@ class DistributedSamplerCursor(_Cursor, Sampler[int]):
         data = DistributedSamplerCursor(sampler, batch_size=8, source=digest)
         loader = DataLoader(dataset, sampler=data, batch_size=8, generator=data.generator)
 
-    `batch_size`, and `drop_last`, are those of the DataLoader; an optimizer step takes `accumulate` of its batches. It gives
-    what the sampler gives, from the first index that was not consumed, and sets the sampler's epoch itself (`set_epoch` of
-    this one checks). Such a sampler pads or cuts an epoch to the number of its ranks, so its cursor resumes on as many
-    ranks, and on others where an epoch has the same length; `ResumableSampler` does on any.
+    `batch_size`, and `drop_last`, are those of the DataLoader; an optimizer step takes `accumulate` of its batches. It
+    gives what the sampler gives, from the first index that was not consumed, and sets the sampler's epoch itself
+    (`set_epoch` of this one checks). Such a sampler pads or cuts an epoch to the number of its ranks, so its cursor
+    resumes on as many ranks, and on others where an epoch has the same length; `ResumableSampler` does on any.
     """
 
     def __init__(self, sampler: DistributedSampler[Any], batch_size: int, *, source: str, drop_last: bool = False,
@@ -420,12 +427,14 @@ class DistributedSamplerCursor(_Cursor, Sampler[int]):
         """See `CursorSource`."""
         super().check(value)
         if value["position"] % self.ranks and value["position"] != self.items:
-            raise error("not-exact", f"{value['position']} items were consumed, which is no multiple of {self.ranks} ranks",
+            raise error("not-exact", f"{value['position']} items were consumed, which is no multiple of {self.ranks} "
+                                     "ranks",
                         remedy="resume with a ResumableSampler")
 
     def _advice(self, what: str) -> str:
         if what == "epoch_end":
-            return ("a DistributedSampler makes an epoch a multiple of its ranks, so it is another epoch here: resume on as "
+            return ("a DistributedSampler makes an epoch a multiple of its ranks, so it is another epoch here: resume "
+                    "on as "
                     "many ranks, or with a ResumableSampler")
         return super()._advice(what)
 
@@ -439,7 +448,8 @@ class DistributedSamplerCursor(_Cursor, Sampler[int]):
         # The canary is of the order as it is recorded.
         few = 4 * self.ranks
         if indices[:4] != self._at(self._order(epoch), self.rank, min(few, self.items), self.ranks):
-            raise error("not-exact", f"the sampler gives {indices[:4]} first in epoch {epoch}, which is not the order of a "
+            raise error("not-exact", f"the sampler gives {indices[:4]} first in epoch {epoch}, which is not the order "
+                                     "of a "
                                      "torch.utils.data.DistributedSampler",
                         remedy="save a sampler with an order of its own through an opaque cursor")
         for index in indices[position // self.ranks :]:

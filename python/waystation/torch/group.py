@@ -1,8 +1,8 @@
 """The processes of a PyTorch job, and where this one stands among them.
 
-It knows `torch.distributed` and device meshes. What is sent through a group is not its business; nothing here is pickled,
-so only bytes of a length travel. Every collective of this module is one of the whole group: all its ranks call it, in
-the same order.
+It knows `torch.distributed` and device meshes. What is sent through a group is not its business; nothing here is
+pickled, so only bytes of a length travel. Every collective of this module is one of the whole group: all its ranks call
+it, in the same order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class TorchGroup:
 
     def __init__(self, process_group: dist.ProcessGroup | None = None) -> None:
         if not dist.is_available() or not dist.is_initialized():
-            raise usage("a TorchGroup needs torch.distributed.init_process_group() before it; one process needs no group")
+            raise usage("a TorchGroup needs torch.distributed.init_process_group() before it; one process needs no "
+                        "group")
         self._group = process_group
         self.rank: int = dist.get_rank(process_group)
         self.size: int = dist.get_world_size(process_group)

@@ -1,7 +1,7 @@
 """Data loaders whose state only they understand, carried as they save it, beside what it depends on.
 
-It knows torchdata's `StatefulDataLoader`. Such a state is right only on the same number of ranks, workers and batches, which
-its fingerprint says; nothing here can tell which item comes next, so it is never graded `exact`.
+It knows torchdata's `StatefulDataLoader`. Such a state is right only on the same number of ranks, workers and batches,
+which its fingerprint says; nothing here can tell which item comes next, so it is never graded `exact`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ MEDIA_TYPE = "torchdata.StatefulDataLoader"
 class StatefulLoaderCursor:
     """Where training stands in a `torchdata.stateful_dataloader.StatefulDataLoader`, on this rank.
 
-    `source` says what the data are, as for `ResumableSampler`; `more` are further numbers and texts that the loader's state
-    depends on and that are compared before a resume. Iterate over this instead of over the loader: making the loader's
-    iterator draws from PyTorch's default generator, which in the middle of an epoch happens in a resumed run only, so it
-    is undone there.
+    `source` says what the data are, as for `ResumableSampler`; `more` are further numbers and texts that the loader's
+    state depends on and that are compared before a resume. Iterate over this instead of over the loader: making the
+    loader's iterator draws from PyTorch's default generator, which in the middle of an epoch happens in a resumed run
+    only, so it is undone there.
 
-    Restoring one needs `restore(…, cursors="opaque-same-topology")`; on another number of ranks or workers it is refused.
+    Restoring one needs `restore(…, cursors="opaque-same-topology")`; on another number of ranks or workers it is
+    refused.
     """
 
     def __init__(self, loader: Any, *, source: str, more: dict[str, str | int] | None = None) -> None:
         for method in ("state_dict", "load_state_dict"):
             if not callable(getattr(loader, method, None)):
-                raise usage(f"expected a loader with {method}(), found a {type(loader).__name__}: a plain DataLoader has no "
+                raise usage(f"expected a loader with {method}(), found a {type(loader).__name__}: a plain DataLoader "
+                            "has no "
                             "state; use a ResumableSampler as its batch_sampler")
         self.loader = loader
         self.source = source

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Placed", "answer", "hold"]
 
 
-def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, CursorSource], streams: str, cursors: str,
-           leave_out: Collection[str]) -> dict[str, Any]:
-    """What the format says that `place` gets, canaries compared. Raises `source-changed` where other data are offered than
-    were read, `canary-mismatch`, and `bad-argument` for a grade that there is not and for a name to leave out that neither
-    the checkpoint nor the trainer has."""
+def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, CursorSource], streams: str,
+           cursors: str, leave_out: Collection[str]) -> dict[str, Any]:
+    """What the format says that `place` gets, canaries compared. Raises `source-changed` where other data are offered
+    than were read, `canary-mismatch`, and `bad-argument` for a grade that there is not and for a name to leave out that
+    neither the checkpoint nor the trainer has."""
     for demand in (streams, cursors):
         if demand not in GRADES:
             raise usage(f"expected one of the grades {', '.join(GRADES)}, found {demand!r}")
@@ -36,7 +36,8 @@ def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, 
     there = saved["rng"] | saved["cursor"] | saved["uncaptured"]
     unknown = set(leave_out) - there - set(live.names) - set(live.off) - sources.keys()
     if unknown:
-        raise usage(f"expected streams and cursors to leave out, found {sorted(unknown)}; the checkpoint has {sorted(there)}")
+        raise usage(f"expected streams and cursors to leave out, found {sorted(unknown)}; the checkpoint has "
+                    f"{sorted(there)}")
     offered: list[list[Any]] = []
     fingerprints: dict[str, Any] = {}
     for name, source in sources.items():
@@ -64,11 +65,13 @@ class Placed:
     remedies: list[str] = field(default_factory=list)
 
     def raise_if_bad(self, said: dict[str, Any]) -> None:
-        """Raises what stands against the place, if anything does: the format's own refusal before what was found here."""
+        """Raises what stands against the place, if anything does: the format's own refusal before what was found
+        here."""
         refused = said["refused"]
         if refused is not None:
             raise from_parts(refused["code"], refused["class"], refused["message"], refused["remedy"],
-                             *(refused.get(member) for member in ("file", "offset", "pointer", "record", "tensor", "rule")))
+                             *(refused.get(member)
+                               for member in ("file", "offset", "pointer", "record", "tensor", "rule")))
         if self.problems:
             advice = dict.fromkeys([*self.remedies, "or leave_out=(name, …) to go on without"])
             raise error("not-exact", "; ".join(self.problems), rule="restore.demand",
@@ -82,7 +85,8 @@ class Placed:
 
 def hold(said: dict[str, Any], streams: Streams, sources: Mapping[str, CursorSource], demands: tuple[str, str],
          leave_out: Collection[str]) -> Placed:
-    """Holds what the place gets against the live streams and sources. `demands` are the grades for streams and cursors."""
+    """Holds what the place gets against the live streams and sources. `demands` are the grades for streams and
+    cursors."""
     placed = Placed()
     _hold_streams(placed, said, streams, demands[0], leave_out)
     _hold_cursors(placed, said, sources, demands[1], leave_out)
@@ -92,7 +96,8 @@ def hold(said: dict[str, Any], streams: Streams, sources: Mapping[str, CursorSou
     return placed
 
 
-def _hold_streams(placed: Placed, said: dict[str, Any], streams: Streams, demand: str, leave_out: Collection[str]) -> None:
+def _hold_streams(placed: Placed, said: dict[str, Any], streams: Streams, demand: str,
+                  leave_out: Collection[str]) -> None:
     lax = demand == "none"
     for stream in said["streams"]:
         name, value, grade, reason = stream["name"], stream["value"], stream["grade"], stream.get("reason")
@@ -126,7 +131,8 @@ def _hold_streams(placed: Placed, said: dict[str, Any], streams: Streams, demand
         if lax or name in leave_out:
             placed.lines.append(Line("rng", name, "none", "not in the checkpoint; it stays as it is"))
         else:
-            placed._bad("rng", name, "draws here and is not in the checkpoint", "make it as it was made then, by its seed")
+            placed._bad("rng", name, "draws here and is not in the checkpoint",
+                        "make it as it was made then, by its seed")
 
 
 def _hold_cursors(placed: Placed, said: dict[str, Any], sources: Mapping[str, CursorSource], demand: str,
@@ -138,7 +144,8 @@ def _hold_cursors(placed: Placed, said: dict[str, Any], sources: Mapping[str, Cu
         if name in leave_out or value is None:
             placed.lines.append(Line("cursor", name, "none", reason or "left out"))
         elif name not in sources:
-            placed._bad("cursor", name, "was saved and no data of that name are here", f"hand them over, data={{{name!r}: …}}")
+            placed._bad("cursor", name, "was saved and no data of that name are here",
+                        f"hand them over, data={{{name!r}: …}}")
         else:
             try:
                 sources[name].check(value)

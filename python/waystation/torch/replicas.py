@@ -1,9 +1,9 @@
 """Whether ranks that ought to hold the same really do, before one of them writes it for all.
 
-It knows pieces, records and a group. A tensor that several ranks hold is written by one of them; if the others differ, the
-run that resumes is not the run that was saved, and nothing says so. So every rank tells the others a checksum of every
-box and of every record that is not its own alone: one all_gather of 12 bytes each, and one pass over the data by CRC-32 on
-several threads (device tensors are copied to the host for it).
+It knows pieces, records and a group. A tensor that several ranks hold is written by one of them; if the others differ,
+the run that resumes is not the run that was saved, and nothing says so. So every rank tells the others a checksum of
+every box and of every record that is not its own alone: one all_gather of 12 bytes each, and one pass over the data by
+CRC-32 on several threads (device tensors are copied to the host for it).
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def compare(group: Group, pieces: Sequence[Piece], records: Iterable[Record]) ->
     if elsewhere:
         shown += f"{'; ' if shown else ''}{elsewhere} that rank {group.rank} does not hold"
     raise error("state-disagree", f"ranks that hold the same hold different bytes: {shown}", remedy=(
-        "Nothing was saved. Find what differs between these ranks (a parameter that is not averaged, a seed that is not the "
+        "Nothing was saved. Find what differs between these ranks (a parameter that is not averaged, a seed that is "
+        "not the "
         "rank's); what differs on purpose is named in per_rank, a stream is PerRank()."))
 
 

@@ -1,12 +1,12 @@
 """The random streams that a PyTorch trainer draws from, as records of kind `rng`.
 
-It knows which generators there are, how each gives and takes its state, and along which axes of a job it varies. Engines
-and their canonical states are the native half's business; when streams are put back, among everything else that is, is
-`state`'s.
+It knows which generators there are, how each gives and takes its state, and along which axes of a job it varies.
+Engines and their canonical states are the native half's business; when streams are put back, among everything else that
+is, is `state`'s.
 
 A stream that ranks draw from on their own has a record for each of them; by default every stream of a job of several
-ranks is one, since states that "ought to be equal" on all ranks often are not. What the ranks really share is said to be
-`Shared` and compared before it is recorded once.
+ranks is one, since states that "ought to be equal" on all ranks often are not. What the ranks really share is said to
+be `Shared` and compared before it is recorded once.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ _FORMS = {"cpu": "torch-cpu", "cuda": "torch-cuda", "xpu": "torch-cuda", "mps": 
 class PerRank:
     """Every place along `axes` (None: along all axes of the job) draws from a stream of its own.
 
-    `on_reshape` says what becomes of it in a job in which such an axis has another size: `fork` derives a new stream from
-    the checkpoint and the new place, the same whenever it is resumed so, `require` refuses, `reinit` leaves it alone.
+    `on_reshape` says what becomes of it in a job in which such an axis has another size: `fork` derives a new stream
+    from the checkpoint and the new place, the same whenever it is resumed so, `require` refuses, `reinit` leaves it
+    alone.
     """
 
     on_reshape: OnReshape = "fork"
@@ -99,7 +100,8 @@ def _numpy_legacy(live: Any) -> _Source:
     def read() -> bytes:
         state = live.get_state(legacy=False)
         if state["bit_generator"] != "MT19937":
-            raise usage(f"numpy.random draws from a {state['bit_generator']} here, and only its own MT19937 has a form; "
+            raise usage(f"numpy.random draws from a {state['bit_generator']} here, and only its own MT19937 has a "
+                        "form; "
                         "give that generator a name of its own and switch \"numpy\" off")
         inner = state["state"]
         parts = ["MT19937", inner["key"].tolist(), int(inner["pos"]), int(state["has_gauss"]), float(state["gauss"])]
@@ -200,9 +202,9 @@ class Streams:
          "masks": (torch_generator, Shared())}
 
     What of `BUILT_IN` it does not name stays as with True. "torch" is PyTorch's generator of the CPU, "cuda" and "xpu"
-    those of the current device, when it was used; a trainer that draws on several devices names their generators. Without a
-    scope a stream is `PerRank()` where the job has axes; in a job of one process without axes nothing can change its shape.
-    Raises `bad-argument` for anything else.
+    those of the current device, when it was used; a trainer that draws on several devices names their generators.
+    Without a scope a stream is `PerRank()` where the job has axes; in a job of one process without axes nothing can
+    change its shape. Raises `bad-argument` for anything else.
     """
 
     def __init__(self, rng: bool | Mapping[str, object], place: Place) -> None:
@@ -274,7 +276,8 @@ class Streams:
         return value
 
     def digests(self, records: list[Record]) -> Iterator[tuple[str, str]]:
-        """What ranks of one coordinate must agree on: a name for each stream and coordinate, and the digest of its record.
+        """What ranks of one coordinate must agree on: a name for each stream and coordinate, and the digest of its
+        record.
 
         A stream with a coordinate along all axes is nobody else's and not among them.
         """

@@ -1,7 +1,8 @@
 """All that a PyTorch trainer needs to go on, as one thing that is captured and restored.
 
 It knows the parts of a training state, in which order they are put back, and that all is compared before anything is
-touched. What each part is made of is the business of its module; when to save, and where, is the manager's and the job's.
+touched. What each part is made of is the business of its module; when to save, and where, is the manager's and the
+job's.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ class TrainingState:
 
     model         a module, or several by component, `{"main": generator, "critic": critic}`
     optimizers, schedulers, scaler, ema
-                  one, or several by name; an optimizer's name is the owner of its tensors; of an average that cannot say its
-                  decay `(average, decay)`, and of several models the name of its component
+                  one, or several by name; an optimizer's name is the owner of its tensors; of an average that cannot
+                  say its decay `(average, decay)`, and of several models the name of its component
     data          by name, what says where training stands in it: `ResumableSampler`, `DistributedSamplerCursor`,
                   `StatefulLoaderCursor`
     rng           True for Python's, NumPy's and PyTorch's generators; see `waystation.torch.rng.Streams`
     progress      counters; `Progress()` as given
     masters       parameter to the tensor of higher precision that an optimizer updates
     values        by name, anything else with `state_dict()` and `load_state_dict()`, the same on all ranks
-    place         where this process stands, `waystation.torch.place(mesh)`; as given, one axis "dp" of all ranks, or one
-                  process. The manager or job that saves must have the same topology
+    place         where this process stands, `waystation.torch.place(mesh)`; as given, one axis "dp" of all ranks, or
+                  one process. The manager or job that saves must have the same topology
     per_rank      names of parameters and buffers that differ between ranks though they share a name. All other plain
                   tensors are the same on all ranks, and are written once; `DTensor`s say themselves what they are
     check_replicas
@@ -82,7 +83,8 @@ class TrainingState:
         self.optimizers = _by_name(optimizers)
         self.schedulers = _by_name(schedulers)
         self.scalers = _by_name(scaler)
-        self.averages = {name: one if isinstance(one, tuple) else (one, None) for name, one in _by_name(ema, "ema").items()}
+        self.averages = {name: one if isinstance(one, tuple) else (one, None)
+                         for name, one in _by_name(ema, "ema").items()}
         self.data = dict(data or {})
         self.progress = Progress() if progress is None else progress
         self.masters = masters
@@ -108,8 +110,8 @@ class TrainingState:
              data: Iterable[str] | None = None) -> None:
         """Counts an optimizer step that is complete, and what it consumed.
 
-        `data` are the names of what it consumed a batch of; as given the one there is. `samples` are as given the items of
-        these. A step that the loss scaler `skipped` consumed its data too.
+        `data` are the names of what it consumed a batch of; as given the one there is. `samples` are as given the items
+        of these. A step that the loss scaler `skipped` consumed its data too.
         """
         if data is None:
             if len(self.data) > 1:
@@ -128,7 +130,8 @@ class TrainingState:
     # Capturing.
 
     def snapshot(self, step: int | None = None) -> Snapshot:
-        """What this rank writes of the state as it is now. Tensors are views: they are staged or written before they change.
+        """What this rank writes of the state as it is now. Tensors are views: they are staged or written before they
+        change.
 
         In a job of several ranks all call it together: it compares what they share by one all_gather, and raises
         `state-disagree` on all of them where that differs. Raises `bad-argument` for a `step` other than that of the
@@ -144,7 +147,8 @@ class TrainingState:
         return snapshot
 
     def save(self, target: Job | CheckpointManager, step: int | None = None, **more: Any) -> Any:
-        """Captures and saves: with a `Job` at once, with a `CheckpointManager` as that does. `step` is the progress's."""
+        """Captures and saves: with a `Job` at once, with a `CheckpointManager` as that does. `step` is the
+        progress's."""
         from ..job import Job
 
         number = self.progress.optimizer_step if step is None else step
@@ -186,7 +190,8 @@ class TrainingState:
             snapshot.merge(optimization.capture(optimizer, self.models, name=name, ranks=ranks,
                                                masters=self._masters_of(optimizer)))
         for name, (average, decay) in self.averages.items():
-            snapshot.merge(averages.capture(average, name=name, component=self._averaged(name), ranks=ranks, decay=decay))
+            snapshot.merge(averages.capture(average, name=name, component=self._averaged(name), ranks=ranks,
+                                            decay=decay))
         for name, scheduler in self.schedulers.items():
             snapshot.merge(scheduling.capture(scheduler, name=name, ranks=ranks))
         for name, scaler in self.scalers.items():
@@ -236,23 +241,23 @@ class TrainingState:
         pending.report.extend(placed.lines)
         return pending.report
 
-    def restore(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact", leave_out: Iterable[str] = (),
-                strict: bool = True, iterators: Callable[[], object] | None = None,
+    def restore(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
+                leave_out: Iterable[str] = (), strict: bool = True, iterators: Callable[[], object] | None = None,
                 progress: _core.Progress | None = None) -> Report:
         """Puts all of a checkpoint back into the live objects, to the bit, and says of each part how well.
 
         `streams` and `cursors` are the worst grades that are put up with (19.1): "fork" for streams of a job of another
         shape, "opaque-same-topology" for loaders whose state only they understand, "none" to go on without. `leave_out`
-        are streams and cursors, by name, to go on without. Without `strict`, tensors and records that only one side has are
-        listed and passed over.
+        are streams and cursors, by name, to go on without. Without `strict`, tensors and records that only one side has
+        are listed and passed over.
 
-        Everything is compared before anything is touched: what stands against it raises `not-exact` (`source-changed` for
-        other data, `canary-mismatch` and what reading the checkpoint answers), and leaves all as it was. Only damage that
-        is found in the data of a tensor while it is read leaves a state that is not to be trained with.
+        Everything is compared before anything is touched: what stands against it raises `not-exact` (`source-changed`
+        for other data, `canary-mismatch` and what reading the checkpoint answers), and leaves all as it was. Only
+        damage that is found in the data of a tensor while it is read leaves a state that is not to be trained with.
 
-        The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator draws
-        from them makes it there. In a job of several ranks all call it together: one all_gather, and where one rank
-        refuses, all do.
+        The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator
+        draws from them makes it there. In a job of several ranks all call it together: one all_gather, and where one
+        rank refuses, all do.
         """
         out = frozenset(leave_out)
         try:
@@ -304,7 +309,8 @@ class TrainingState:
                                               record=said["optimizers"].get(name),
                                               masters=self._masters_of(optimizer)))
         for name, (average, decay) in self.averages.items():
-            pending.merge(averages.plan(stored, average, name=name, component=self._averaged(name), ranks=ranks, decay=decay))
+            pending.merge(averages.plan(stored, average, name=name, component=self._averaged(name), ranks=ranks,
+                                        decay=decay))
         for name, scheduler in self.schedulers.items():
             pending.merge(scheduling.plan(stored, scheduler, name=name))
         for name, scaler in self.scalers.items():
@@ -345,9 +351,11 @@ class TrainingState:
 
     def _untouched(self, native: bytes, name: str) -> None:
         if not self.streams.is_as("torch", native):
-            raise error("not-exact", f"PyTorch's generator was drawn from between restore() and the first batch of {name!r}, "
+            raise error("not-exact", f"PyTorch's generator was drawn from between restore() and the first batch of "
+                                     f"{name!r}, "
                                      "which in a run that was not interrupted nothing did in the middle of an epoch",
-                        rule="restore.order", remedy="A DataLoader draws when it is iterated over: give it a generator of its "
+                        rule="restore.order", remedy="A DataLoader draws when it is iterated over: give it a "
+                                                     "generator of its "
                         "own, generator=data.generator; or draw what you draw before restore(), or in iterators=….")
 
 
