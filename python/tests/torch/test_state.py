@@ -327,3 +327,17 @@ def test_where_one_rank_refuses_all_do(saved):
     later = trained(2)
     later.state.place = Place((("dp", 2),), (("dp", 0),), Other(0, 2))
     assert "rank 1 refused" in refused(later, saved[0])
+
+
+def test_a_rank_whose_objects_differ_tells_the_others(saved):
+    told = []
+
+    class Told(Alike):
+        def all_gather(self, data):
+            told.append(data)
+            return [data, b""]
+
+    later = trained(2, width=40)
+    later.state.place = Place((("dp", 2),), (("dp", 0),), Told(0, 2))
+    refused(later, saved[0])
+    assert len(told) == 1 and b"body.0.weight" in told[0]
