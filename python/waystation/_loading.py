@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _destination as destination
 from ._reading import Source, Want
-from .errors import Error, error, from_parts
+from .errors import Error, Location, error
 from .progress import Report, beyond
 
 if TYPE_CHECKING:
@@ -111,4 +111,4 @@ def _want(read: _Read, framework: str, device: Any) -> Want:
 
 def _named(why: Error, tensor: Tensor) -> Error:
     """`why` with the tensor as its place."""
-    return from_parts(why.code, why.class_, why.message, why.remedy, None, None, None, None, tensor.key.text, why.rule)
+    return why.with_message(why.message, location=Location(tensor=tensor.key.text))

@@ -123,9 +123,14 @@ def _lendable(array: Bytes) -> Bytes:
 def _torch_bytes(tensor: Any) -> Bytes:
     plain_tensor(tensor)
     torch = sys.modules["torch"]
-    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-    # One element is contiguous to PyTorch whatever its stride is, but for this view.
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy()  # type: ignore[no-any-return]
+    return flat_bytes(tensor.detach().resolve_conj().resolve_neg().cpu().contiguous())
+
+
+def flat_bytes(tensor: Any) -> Bytes:
+    """The memory of a plain contiguous tensor of the host that records no gradients, as it lies."""
+    # An axis of one element is contiguous to PyTorch whatever its stride is, but for the view as bytes.
+    flat = tensor.as_strided((tensor.numel(),), (1,))
+    return flat.view(sys.modules["torch"].uint8).numpy()  # type: ignore[no-any-return]
 
 
 def _numpy(obj: Any) -> np.ndarray[Any, Any]:

@@ -80,6 +80,17 @@ class Error(Exception):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code!r}, {self.message!r})"
 
+    def with_message(self, message: str, *, location: Location | None = None, remedy: str | None = None) -> Error:
+        """The same error in other words, and where given at another place or with other advice."""
+        return type(self)(
+            self.code,
+            message,
+            location=self.location if location is None else location,
+            rule=self.rule,
+            remedy=self.remedy if remedy is None else remedy,
+            class_=self.class_,
+        )
+
     def __reduce__(self) -> tuple[object, ...]:
         at = self.location
         parts = (

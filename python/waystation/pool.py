@@ -168,11 +168,7 @@ def _at_hand(data: Any) -> Bytes | None:
             return None
         if data.is_conj() or data.is_neg() or data.is_quantized:
             return None
-        if data.requires_grad:
-            data = data.detach()
-        if data.ndim == 0:
-            data = data.reshape(1)
-        return data.view(torch.uint8).numpy().reshape(-1)  # type: ignore[no-any-return]
+        return arrays.flat_bytes(data.detach() if data.requires_grad else data)
     if torch is not None and isinstance(data, torch.Tensor):
         return None
     if isinstance(data, np.ndarray) and not data.flags.c_contiguous and dtypes.bits(arrays.dtype_of(data)) >= 8:

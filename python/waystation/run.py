@@ -66,7 +66,11 @@ class Listed:
 
 @dataclass(frozen=True)
 class Fate:
-    """What became, or with `dry_run` would become, of one attempt: `removed`, `kept` or `failed`, and why."""
+    """What became, or with `dry_run` would become, of one attempt, and why.
+
+    `fate` is `kept`, `removed`, `left` (no checkpoint any more, but a directory was found in it, which stays), or `failed`:
+    `error` says why it could not be removed, and the next `gc` goes on with it.
+    """
 
     name: str
     fate: str
@@ -129,19 +133,7 @@ class Report:
         if self.findings:
             why = self.findings[0].error
             if len(self.findings) > 1:
-                at = why.location
-                why = from_parts(
-                    why.code,
-                    why.class_,
-                    f"{why.message}; and {len(self.findings) - 1} more",
-                    why.remedy,
-                    at.file,
-                    at.offset,
-                    at.pointer,
-                    at.record,
-                    at.tensor,
-                    why.rule,
-                )
+                why = why.with_message(f"{why.message}; and {len(self.findings) - 1} more")
             raise why
 
     def __str__(self) -> str:

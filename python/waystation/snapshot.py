@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from . import arrays, dtypes
 from .errors import usage
@@ -80,10 +80,6 @@ class Piece:
             return (count * dtypes.bits(self.dtype) + 7) // 8
         return dtypes.packed_bytes(self.dtype, self.extent)
 
-    def with_data(self, data: object) -> Piece:
-        """The same box with its data elsewhere."""
-        return replace(self, data=data)
-
 
 @dataclass(frozen=True, slots=True)
 class Alias:
@@ -104,14 +100,6 @@ class Omitted:
     reason: str
 
 
-class Stage(Protocol):
-    """Memory that takes a copy of a snapshot (`waystation.pool.Pool`)."""
-
-    def stage(self, snapshot: Snapshot) -> Snapshot:
-        """The same snapshot with data of its own."""
-        ...
-
-
 @dataclass(slots=True)
 class Snapshot:
     """All that one writer saves. `inventory` are the identities of the whole checkpoint, where a writer knows them."""
@@ -128,10 +116,6 @@ class Snapshot:
     def nbytes(self) -> int:
         """Bytes of all pieces."""
         return sum(piece.nbytes for piece in self.pieces)
-
-    def staged(self, pool: Stage) -> Snapshot:
-        """The same snapshot whose data lie in the pool: what is trained on afterwards does not reach it."""
-        return pool.stage(self)
 
     def merge(self, other: Snapshot) -> None:
         """Takes all of `other` in. Raises `bad-argument` where both have an attachment of one path."""

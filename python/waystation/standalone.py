@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core, arrays
 from . import _destination as destination
-from .errors import Error, from_parts, usage
+from .errors import Error, Location, usage
 from .key import Key
 from .progress import Progress, reporting
 from .records import Coordinate, Record
@@ -97,20 +97,8 @@ def save_snapshot(
             writing.finish()
             _core.commit(where, check_state=check, progress=report)
     except Error as why:
-        at = why.location
         left = f"{where} is left uncommitted, which nothing takes for a checkpoint"
-        raise from_parts(
-            why.code,
-            why.class_,
-            f"{why.message}; {left}",
-            why.remedy,
-            at.file,
-            at.offset,
-            at.pointer,
-            at.record,
-            at.tensor,
-            why.rule,
-        ) from why
+        raise why.with_message(f"{why.message}; {left}") from why
     return where
 
 
@@ -162,9 +150,7 @@ def _piece(key: Key, data: Any) -> Piece:
             arrays.plain_tensor(data)
         return Piece.whole(key, data)
     except Error as why:
-        raise from_parts(
-            why.code, why.class_, why.message, why.remedy, None, None, None, None, key.text, why.rule
-        ) from None
+        raise why.with_message(why.message, location=Location(tensor=key.text)) from None
 
 
 def _memory(key: Key, data: Any, piece: Piece) -> tuple[Any, ...] | None:

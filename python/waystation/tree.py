@@ -22,7 +22,7 @@ from . import _scalars as scalars
 from . import arrays, dtypes
 from ._json import canonical
 from ._registry import DTYPES
-from .errors import Error, error, from_parts, usage
+from .errors import Error, error, usage
 from .key import Key
 from .snapshot import Piece
 
@@ -541,19 +541,7 @@ def _short(tree: Any) -> str:
 
 def _placed(why: Error, path: Path) -> Error:
     """`why` with the place in the object in front."""
-    at = why.location
-    return from_parts(
-        why.code,
-        why.class_,
-        f"at {_place(path)}: {why.message}",
-        why.remedy,
-        at.file,
-        at.offset,
-        at.pointer,
-        at.record,
-        at.tensor,
-        why.rule,
-    )
+    return why.with_message(f"at {_place(path)}: {why.message}")
 
 
 def _depth(tree: Any) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import tree
 from .._json import canonical
-from ..errors import Error, from_parts
+from ..errors import Error, Location, error
 from ..key import Key
 from ..records import Coordinate, Record, tree_of, value_tree
 from .naming import IMPLEMENTATION, Group, Optimizer, Path
@@ -79,18 +79,8 @@ class Values:
                 },
             )
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as why:
-            raise from_parts(
-                "bad-member",
-                "malformed",
-                f"a state dict's values have another form: {why}",
-                "",
-                None,
-                None,
-                None,
-                record.text,
-                None,
-                None,
-            ) from why
+            message = f"a state dict's values have another form: {why}"
+            raise error("bad-member", message, location=Location(record=record.text), remedy="") from why
 
 
 def to_tree(key: str, value: object, put_tensor: tree.PutTensor | None) -> Any:
@@ -99,18 +89,11 @@ def to_tree(key: str, value: object, put_tensor: tree.PutTensor | None) -> Any:
         return tree.to_tree(value, put_tensor)
     except Error as why:
         kind = type(value)
-        raise from_parts(
-            why.code,
-            why.class_,
+        raise why.with_message(
             f"the value of {key!r} ({kind.__module__}.{kind.__qualname__}) has no typed form, and "
             f"nothing is pickled: {why.message}",
-            why.remedy or "Save what it is made of, or leave it out.",
-            None,
-            None,
-            None,
-            None,
-            None,
-            why.rule,
+            location=Location(),
+            remedy=why.remedy or "Save what it is made of, or leave it out.",
         ) from why
 
 

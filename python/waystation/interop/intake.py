@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from .. import _core
-from ..errors import Error, error, from_parts, usage
+from ..errors import Error, error, usage
 from ..progress import Progress, Report, beyond, reporting
 from ..snapshot import Piece, Snapshot
 
@@ -99,20 +99,8 @@ def take_in(
             writing.finish()
             digest, _ = _core.commit(path, run_path=run_path, name=attempt, progress=report)
     except Error as why:
-        at = why.location
         left = f"{path} is left uncommitted, which nothing takes for a checkpoint"
-        raise from_parts(
-            why.code,
-            why.class_,
-            f"{why.message}; {left}",
-            why.remedy,
-            at.file,
-            at.offset,
-            at.pointer,
-            at.record,
-            at.tensor,
-            why.rule,
-        ) from why
+        raise why.with_message(f"{why.message}; {left}") from why
     return path, digest
 
 
