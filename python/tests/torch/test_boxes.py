@@ -99,15 +99,20 @@ def test_tensors_that_are_more_or_less_than_their_elements(make: Callable[[], to
     assert "parameter 'w'" in str(caught.value)
 
 
-def test_one_of_all_ranks_writes_a_replica_and_the_first_declares_it() -> None:
-    tensor, writers, declarers = torch.ones(3), [], []
-    key = Key.param("w")
-    for rank in range(5):
-        written, declared = pieces(key, tensor, Ranks(rank, 5))
-        writers += [rank] * len(written)
-        declarers += [rank] * len(declared)
-    assert len(writers) == 1 and declarers in ([0], [])  # the writer declares by writing
-    assert declarers == ([] if writers == [0] else [0])
+def test_one_of_all_ranks_writes_a_replica_and_the_others_declare_it_unless_it_is_compared() -> None:
+    tensor, key = torch.ones(3), Key.param("w")
+    for compared, first in ((False, False), (True, False), (False, True), (True, True)):
+        writers, declarers = [], []
+        for rank in range(5):
+            held = [] if compared else None
+            named = frozenset({"w"} if first else ())
+            written, declared = pieces(key, tensor, Ranks(rank, 5, first=named, held=held))
+            writers += [rank] * len(written)
+            declarers += [rank] * len(declared)
+            assert [each.holders for each in held or ()] == [(0, 1, 2, 3, 4)] * (compared and not first)
+        assert len(writers) == 1 and (not first or writers == [0])
+        others = [rank for rank in range(5) if rank not in writers]  # the writer declares by writing
+        assert declarers == ([rank for rank in others if rank == 0] if compared and not first else others)
 
 
 def test_holders_and_scopes_say_who_writes() -> None:

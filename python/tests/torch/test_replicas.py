@@ -1,59 +1,43 @@
 """Replicas and groups: bytes of any length among ranks, and who holds something else than the others, by name."""
 
-import threading
-
 import numpy
 import pytest
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+import thread_ranks
+
 from waystation.errors import Error
 from waystation.key import Key
 from waystation.records import Record
 from waystation.snapshot import Piece
+from waystation.torch.boxes import Held
 from waystation.torch.group import Place, TorchGroup
-from waystation.torch.replicas import compare
-
-
-class Threads:
-    """Ranks as threads of one process."""
-
-    def __init__(self, rank, size, box, barrier):
-        self.rank, self.size, self.box, self.barrier = rank, size, box, barrier
-
-    def all_gather(self, data):
-        self.box[self.rank] = data
-        self.barrier.wait()
-        return list(self.box)
+from waystation.torch.replicas import compare, tell
 
 
 def on_all(size, held):
     """Compares what `held(rank)` gives on each of `size` ranks: what each raised."""
-    box, barrier, raised = [b""] * size, threading.Barrier(size), [None] * size
+    def one(group):
+        pieces, records = held(group.rank)
+        compare(group, tell([Held(piece, holders) for piece, holders in pieces], records))
 
-    def one(rank):
-        try:
-            compare(Threads(rank, size, box, barrier), *held(rank))
-        except Error as error:
-            raised[rank] = error
-
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    return raised
+    return thread_ranks.on_all(size, one)
 
 
-def weight(name, fill, start=0, extent=4):
-    return Piece(Key.param(name), "F32", (8,), (start,), (extent,), numpy.full(extent, fill, numpy.float32))
+def weight(name, fill, start=0, extent=4, holders=(0, 1, 2)):
+    data = numpy.full(extent, fill, numpy.float32)
+    return Piece(Key.param(name), "F32", (8,), (start,), (extent,), data), tuple(holders)
 
 
 def test_those_who_agree_and_those_who_hold_other_boxes_pass():
     record = Record("value", "a", {"tree": 1})
-    assert on_all(3, lambda rank: ([weight("w", 1), weight("v", rank, rank * 2, 2)], [record])) == [None] * 3
+    assert on_all(3, lambda rank: ([weight("w", 1), weight("v", rank, rank * 2, 2, (rank,))], [record])) == [None] * 3
 
 
 def test_the_one_that_differs_is_named_with_its_ranks():
-    raised = on_all(4, lambda rank: ([weight("w", 1), weight("v", 2 if rank == 2 else 1)], []))
+    raised = on_all(4, lambda rank: ([weight("w", 1, holders=range(4)),
+                                    weight("v", 2 if rank == 2 else 1, holders=range(4))], []))
     for error in raised:
         assert error.code == "state-disagree"
         assert "param v" in error.message and "ranks 0, 1, 3 against rank 2" in error.message
@@ -61,19 +45,26 @@ def test_the_one_that_differs_is_named_with_its_ranks():
 
 
 def test_bits_are_compared_not_numbers():
-    raised = on_all(2, lambda rank: ([weight("w", -0.0 if rank else 0.0)], []))
+    raised = on_all(2, lambda rank: ([weight("w", -0.0 if rank else 0.0, holders=(0, 1))], []))
     assert all(error.code == "state-disagree" for error in raised)
-    assert on_all(2, lambda rank: ([weight("w", float("nan"))], [])) == [None, None]
+    assert on_all(2, lambda rank: ([weight("w", float("nan"), holders=(0, 1))], [])) == [None, None]
+
+
+def test_those_who_have_nothing_and_those_who_think_otherwise_of_it_are_found():
+    raised = on_all(4, lambda rank: ([weight("w", 1, holders=(1, 2, 3))] if rank in (1, 3) else [], []))
+    assert all("param w (ranks 1, 3; rank 2 without it" in error.message for error in raised)
+    raised = on_all(2, lambda rank: ([weight("w", 1, holders=(0, 1) if rank else (0,))], []))
+    assert all(error.code == "state-disagree" for error in raised)
+    assert len({error.message for error in raised}) == 1
 
 
 def test_records_are_compared_and_told_where_they_are_not_held():
     raised = on_all(3, lambda rank: ([], [] if rank == 2 else [Record("rng", "python", {"state": str(rank)})]))
-    assert ['"python"' in error.message for error in raised] == [True, True, False]
-    assert "1 that rank 2 does not hold" in raised[2].message
+    assert all('"python"' in error.message and "rank 0 against rank 1" in error.message for error in raised)
 
 
 def test_a_place_is_held_against_its_group():
-    box = Threads(0, 4, None, None)
+    box = thread_ranks.ThreadGroup(0, 4, None, None)
     with pytest.raises(Error):
         Place((("dp", 2),), (("dp", 0),), box)
     with pytest.raises(Error):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -33,13 +33,16 @@ class Ranks:
     `rank` and `size` are those of the default process group, as device meshes have them. `holders` are the ranks that
     hold the very parameters of this model, None for all: a stage of a pipeline says which ranks have that stage.
     `scope` gives for the name of a parameter or buffer the coordinate that tells it from those of that name on other
-    ranks, and `()` for all that ranks share.
+    ranks, and `()` for all that ranks share. `first` names those of which the lowest rank's is meant, and the others
+    may hold something else. `held` takes what is to be compared between ranks before one of them writes it for all.
     """
 
     rank: int = 0
     size: int = 1
     holders: tuple[int, ...] | None = None
     scope: Callable[[str], Scope] | None = None
+    first: frozenset[str] = frozenset()
+    held: list[Held] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
@@ -56,6 +59,29 @@ class Ranks:
     def scope_of(self, name: str) -> Scope:
         """The scope of the tensors of this name."""
         return () if self.scope is None else self.scope(name)
+
+    def share(self, holding: Sequence[int], found: Sequence[Piece], declared: Declared,
+              ) -> tuple[list[Piece], list[Declared]]:
+        """What this rank writes and declares of the boxes `found` of one tensor, which the ranks `holding` have too.
+
+        One of these writes, `owner_rank`. Whether all of them have it is found out by comparing; where that is not
+        done, each of them declares it, so that elements which their owner has not are missed at the commit.
+        """
+        first = declared.key.name in self.first
+        if len(holding) > 1 and self.held is not None and not first:
+            self.held.extend(Held(piece, tuple(holding)) for piece in found)
+        if self.rank == (holding[0] if first else owner_rank(declared.key, holding)):
+            return list(found), [] if found else [declared]
+        compared = self.held is not None and not first
+        return [], [declared] if not compared or holding[0] == self.rank else []
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A box that several ranks ought to have alike, as this one has it; `holders` are these ranks, ascending."""
+
+    piece: Piece
+    holders: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +175,7 @@ def runs(shape: Sequence[int], mesh: Sequence[int], at: Sequence[int], placement
 
 def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
            axes: tuple[int | None, ...] | None = None) -> tuple[list[Piece], list[Declared]]:
-    """What this rank writes of a tensor, and whether it declares it.
-
-    Of ranks with the same elements one writes them, `owner_rank`; the first of them declares them, so that elements
-    that their owner does not have are missed at the commit.
-    """
+    """What this rank writes of a tensor, and whether it declares it (`Ranks.share`)."""
     plain(tensor, key)
     shape, dtype = global_shape(tensor), dtypes.of_torch(tensor.dtype)
     if 0 in shape:
@@ -162,10 +184,8 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     holding = [ranks.rank] if key.scope else replicas(tensor, ranks, key)
     if not holding:
         return [], []
-    if len(holding) == 1 or owner_rank(key, holding) == ranks.rank:
-        written = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
-        return written, [] if written else [Declared(key, dtype, shape, axes)]
-    return [], [Declared(key, dtype, shape, axes)] if holding[0] == ranks.rank else []
+    found = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
+    return ranks.share(holding, found, Declared(key, dtype, shape, axes))
 
 
 def replicas(tensor: torch.Tensor, ranks: Ranks, what: object = "a tensor") -> list[int]:

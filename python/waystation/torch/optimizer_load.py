@@ -195,7 +195,7 @@ class _Plan:
             for component, names in found["params"].items():
                 for name, state in names.items():
                     joined.setdefault(component, {}).setdefault(name, state)
-            if record.coordinate in (self.coordinate, ()) or len(records) == 1:
+            if record.coordinate in (self.coordinate, ()) or len(records) == 1 and not self.coordinate:
                 free = found["other"]
             elif found["other"] and all(each.coordinate != self.coordinate for each in records):
                 why = f"saved at {record.coordinate}, which is not asked for"

@@ -7,8 +7,7 @@ job's.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
@@ -16,17 +15,15 @@ import torch
 from torch import nn
 
 from ..errors import Error, error, usage
-from ..key import Key
-from ..records import Record
-from ..snapshot import Piece, Snapshot
+from ..run import verify
+from ..snapshot import Snapshot
 from . import ema as averages
 from . import model as modules
 from . import optimizer as optimization
 from . import optimizer_load, placing, replicas
 from . import scaler as scaling
 from . import scheduler as scheduling
-from .boxes import Ranks, Scope, boxes, global_shape, is_distributed
-from .boxes import replicas as ranks_with
+from .boxes import Held, Ranks, Scope
 from .counters import Progress
 from .data import CursorSource, ResumableSampler
 from .group import Place, place as place_here
@@ -43,6 +40,11 @@ if TYPE_CHECKING:
     from ..manager import CheckpointManager
 
 __all__ = ["TrainingState"]
+
+_TORN = ("What was being restored is now part old and part new: do not train with it, restore another checkpoint, or "
+         "this one once it is repaired.")
+_REFUSED = "refused the checkpoint with", "Nothing was touched on any rank. Do there what its own error says."
+_BROKE_OFF = "broke off while it restored the checkpoint with", _TORN
 
 T = TypeVar("T")
 Named = Union[T, Mapping[str, T], None]
@@ -61,14 +63,18 @@ class TrainingState:
     rng           True for Python's, NumPy's and PyTorch's generators; see `waystation.torch.rng.Streams`
     progress      counters; `Progress()` as given
     masters       parameter to the tensor of higher precision that an optimizer updates
-    values        by name, anything else with `state_dict()` and `load_state_dict()`, the same on all ranks
+    values        by name, anything else with `state_dict()` and `load_state_dict()`, the same on all ranks, its tensors
+                  too
     place         where this process stands, `waystation.torch.place(mesh)`; as given, one axis "dp" of all ranks, or
                   one process. The manager or job that saves must have the same topology
     per_rank      names of parameters and buffers that differ between ranks though they share a name. All other plain
                   tensors are the same on all ranks, and are written once; `DTensor`s say themselves what they are
+    first_rank    names of parameters and buffers that may differ between ranks and of which the lowest rank's are
+                  meant, for all: BatchNorm's running statistics under `DistributedDataParallel`, which takes rank 0's
     check_replicas
-                  compare what several ranks hold before one of them writes it (`waystation.torch.replicas` says what it
-                  costs). Streams and other records are always compared
+                  compare what several ranks hold before one of them writes it: each rank computes a checksum of all
+                  its shared tensors, those of a device copied to the host for it, and one all_gather takes 16 bytes of
+                  each. Streams and other records are always compared
 
     Gradients are not part of a state: capture it after `optimizer.step()`, not within an accumulation.
     """
@@ -78,7 +84,7 @@ class TrainingState:
                  data: Mapping[str, CursorSource] | None = None, rng: bool | Mapping[str, object] = True,
                  progress: Progress | None = None, masters: Mapping[torch.Tensor, torch.Tensor] | None = None,
                  values: Mapping[str, Any] | None = None, place: Place | None = None, per_rank: Iterable[str] = (),
-                 check_replicas: bool = True) -> None:
+                 first_rank: Iterable[str] = (), check_replicas: bool = True) -> None:
         self.models = _by_name(model)
         self.optimizers = _by_name(optimizers)
         self.schedulers = _by_name(schedulers)
@@ -92,17 +98,27 @@ class TrainingState:
         self.place = place_here() if place is None else place
         self.streams = Streams(rng, self.place)
         self.check_replicas = check_replicas
-        self._per_rank = frozenset(per_rank)
-        self._check_names()
-
-    def _check_names(self) -> None:
-        known = {each.name for model in self.models.values() for each in names_of(model).tensors}
-        unknown = self._per_rank - known
-        if unknown:
-            raise usage(f"per_rank names {sorted(unknown)}, which no parameter or buffer is called")
+        self._per_rank, self._first_rank = self._named(per_rank=per_rank, first_rank=first_rank)
+        if self._per_rank & self._first_rank:
+            raise usage(f"per_rank and first_rank both name {sorted(self._per_rank & self._first_rank)}")
         for name in self.values:
             if name.startswith("torch."):
                 raise usage(f"values have names of their own, and {name!r} begins as those of this package do")
+
+    def _named(self, **said: Iterable[str]) -> Iterator[frozenset[str]]:
+        """The names under which what is said is kept: that of a tied parameter is the first of its names."""
+        target: dict[str, set[str]] = {}
+        for model in self.models.values():
+            for each in names_of(model).tensors:
+                target.setdefault(each.name, set()).add(each.target)
+        for option, names in said.items():
+            if isinstance(names, str):
+                raise usage(f"{option} takes a sequence of names, found the text {names!r}")
+            names = set(names)
+            unknown = names - target.keys()
+            if unknown:
+                raise usage(f"{option} names {sorted(unknown)}, which no parameter or buffer is called")
+            yield frozenset(kept for name in names for kept in target[name])
 
     # Counting.
 
@@ -134,16 +150,31 @@ class TrainingState:
         change.
 
         In a job of several ranks all call it together: it compares what they share by one all_gather, and raises
-        `state-disagree` on all of them where that differs. Raises `bad-argument` for a `step` other than that of the
-        progress, and for what cannot be held without loss.
+        `state-disagree` on all of them where that differs, or where some of them have not got what all should have.
+        Raises `bad-argument` for a `step` other than that of the progress, and for what cannot be held without loss;
+        where one rank raises, the others do, with what it says.
         """
-        if step is not None and step != self.progress.optimizer_step:
-            raise usage(f"step {step} is to be saved, and {self.progress.optimizer_step} optimizer steps were counted: "
-                        "expected state.step() after each, and their number as the step")
+        return self._snapshot(step, self.place.topology)
+
+    def _snapshot(self, step: int | None, topology: Sequence[tuple[str, int]]) -> Snapshot:
         group = self.place.group
-        snapshot = self._capture(self._ranks())
-        if group.size > 1:
-            self._compare(snapshot)
+        held: list[Held] | None = [] if self.check_replicas and group.size > 1 else None
+        try:
+            if tuple(topology) != self.place.topology:
+                raise usage(f"the state is of a job with the topology {self.place.topology}, and what saves it has "
+                            f"{topology}: expected topology=place.topology there, or place=… here")
+            if step is not None and step != self.progress.optimizer_step:
+                raise usage(f"step {step} is to be saved, and {self.progress.optimizer_step} optimizer steps were "
+                            "counted: expected state.step() after each, and their number as the step")
+            snapshot = self._capture(self._ranks(held))
+            whole = len(self.place.topology)
+            told = replicas.tell(held or (), (record for record in snapshot.records if len(record.coordinate) < whole))
+        except BaseException as why:
+            # Whatever it is: the others wait for a word of this rank.
+            if group.size > 1:
+                group.all_gather(replicas.refuse(why))
+            raise
+        replicas.compare(group, told)
         return snapshot
 
     def save(self, target: Job | CheckpointManager, step: int | None = None, **more: Any) -> Any:
@@ -154,17 +185,15 @@ class TrainingState:
         number = self.progress.optimizer_step if step is None else step
 
         def taken(job: Job) -> Snapshot:
-            if job.topology != self.place.topology:
-                raise usage(f"the state is of a job with the topology {self.place.topology}, and what saves it has "
-                            f"{job.topology}: expected topology=place.topology there, or place=… here")
-            return self.snapshot(number)
+            return self._snapshot(number, job.topology)
 
         if isinstance(target, Job):
             return target.save(taken(target), number, **more)
         return target.save(number, lambda: taken(target.job), **more)
 
-    def _ranks(self, holders: tuple[int, ...] | None = None) -> Ranks:
-        return Ranks(self.place.group.rank, self.place.group.size, holders, self._scope)
+    def _ranks(self, held: list[Held] | None = None) -> Ranks:
+        group = self.place.group
+        return Ranks(group.rank, group.size, scope=self._scope, first=self._first_rank, held=held)
 
     def _scope(self, name: str) -> Scope:
         return self.place.coordinate if name in self._per_rank else ()
@@ -208,28 +237,6 @@ class TrainingState:
         """The component that an average is one of: that of its name, where there are several."""
         return name if name in self.models else "main"
 
-    def _compare(self, snapshot: Snapshot) -> None:
-        whole = len(self.place.topology)
-        shared = [record for record in snapshot.records if len(record.coordinate) < whole]
-        held: list[Piece] = []
-        if self.check_replicas:
-            alone = self._held_alone()
-            for piece in self._tensors(self._ranks((self.place.group.rank,))).pieces:
-                if not piece.key.scope and (piece.key.name, piece.shape, piece.start, piece.extent) not in alone:
-                    held.append(piece)
-        replicas.compare(self.place.group, held, shared)
-
-    def _held_alone(self) -> set[tuple[Any, ...]]:
-        """Boxes of parameters that no other rank has: neither they nor state of their shape is compared."""
-        alone: set[tuple[Any, ...]] = set()
-        ranks = self._ranks()
-        for model in self.models.values():
-            for each in names_of(model).tensors:
-                if is_distributed(each.tensor) and len(ranks_with(each.tensor, ranks, each.name)) == 1:
-                    shape = global_shape(each.tensor)
-                    alone.update((each.target, shape, box.start, box.extent) for box in boxes(each.tensor, each.name))
-        return alone
-
     # Restoring.
 
     def appraise(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
@@ -243,7 +250,7 @@ class TrainingState:
 
     def restore(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
                 leave_out: Iterable[str] = (), strict: bool = True, iterators: Callable[[], object] | None = None,
-                progress: _core.Progress | None = None) -> Report:
+                progress: _core.Progress | None = None, verify_first: bool = False) -> Report:
         """Puts all of a checkpoint back into the live objects, to the bit, and says of each part how well.
 
         `streams` and `cursors` are the worst grades that are put up with (19.1): "fork" for streams of a job of another
@@ -252,47 +259,47 @@ class TrainingState:
         are listed and passed over.
 
         Everything is compared before anything is touched: what stands against it raises `not-exact` (`source-changed`
-        for other data, `canary-mismatch` and what reading the checkpoint answers), and leaves all as it was. Only
-        damage that is found in the data of a tensor while it is read leaves a state that is not to be trained with.
+        for other data, `canary-mismatch` and what reading the checkpoint answers), and leaves all as it was. Tensors
+        are then read into the live ones, and each block of their data is held against its checksum meanwhile: damage,
+        or a disk that fails, leaves a state that is part old and part new. The error says so: restore another
+        checkpoint before going on. `verify_first` reads the whole checkpoint once before anything is touched, so that
+        damage leaves all as it was; rank 0 does, while the others wait.
 
         The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator
-        draws from them makes it there. In a job of several ranks all call it together: one all_gather, and where one
-        rank refuses, all do.
+        draws from them makes it there. In a job of several ranks all call it together: two all_gathers, one before
+        anything is touched and one at the end, and where one rank fails, all do.
         """
         out = frozenset(leave_out)
+        group = self.place.group
         try:
             said, placed = self._placed(ckpt, streams, cursors, out)
             placed.raise_if_bad(said)
             pending = self._plan(Stored.of(ckpt), said)
             pending.report.extend(placed.lines)
             pending.report.raise_if_bad(strict)
-        except Error as why:
-            self._agree(why)
+            if verify_first and group.rank == 0:
+                verify(ckpt.path).raise_if_bad()
+        except BaseException as why:
+            replicas.agree(group, why, *_REFUSED)
             raise
-        self._agree(None)
-        pending.run(ckpt, strict=strict, progress=progress)
-        if said["progress"] is not None:
-            self.progress.put(said["progress"])
-        for name, value in placed.cursors.items():
-            self.data[name].put(value, ckpt.tensor)
-        if iterators is not None:
-            iterators()
-        self.streams.put(placed.streams, placed.natives)
+        replicas.agree(group, None, *_REFUSED)
+        try:
+            pending.run(ckpt, strict=strict, progress=progress)
+            if said["progress"] is not None:
+                self.progress.put(said["progress"])
+            for name, value in placed.cursors.items():
+                self.data[name].put(value, ckpt.tensor)
+            if iterators is not None:
+                iterators()
+            self.streams.put(placed.streams, placed.natives)
+        except BaseException as why:
+            if isinstance(why, Error):
+                why.remedy = f"{_TORN} {why.remedy}".rstrip()
+            replicas.agree(group, why, *_BROKE_OFF)
+            raise
+        replicas.agree(group, None, *_BROKE_OFF)
         self._watch(placed.natives)
         return pending.report
-
-    def _agree(self, why: Error | None) -> None:
-        """Tells all ranks whether this one refuses, and raises where only others do."""
-        group = self.place.group
-        if group.size == 1:
-            return
-        answers = group.all_gather(b"" if why is None else json.dumps([why.code, why.message]).encode())
-        refusing = [rank for rank, answer in enumerate(answers) if answer]
-        if why is None and refusing:
-            code, message = json.loads(answers[refusing[0]])
-            others = f" (and {len(refusing) - 1} more)" if len(refusing) > 1 else ""
-            raise error("not-exact", f"rank {refusing[0]}{others} refused the checkpoint with {code}: {message}",
-                        remedy="Nothing was touched on any rank. Do there what its own error says.")
 
     def _placed(self, ckpt: Checkpoint, streams: str, cursors: str,
                 out: frozenset[str]) -> tuple[dict[str, Any], placing.Placed]:

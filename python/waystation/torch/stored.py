@@ -14,7 +14,7 @@ import torch
 from .. import dtypes, tree
 from ..key import Key
 from ..records import Coordinate, Record, value_tree
-from ..snapshot import Declared, Snapshot, owner_rank
+from ..snapshot import Declared, Snapshot
 from .boxes import Ranks, Scope
 
 if TYPE_CHECKING:
@@ -65,12 +65,13 @@ class Stored:
         return self._owned.get((role, owner, component), {})
 
     def record(self, kind: str, name: str, coordinate: Coordinate = ()) -> Record | None:
-        """The record of a kind and name for a coordinate: the one at it, else the only one there is, else None."""
+        """The record of a kind and name for a coordinate: the one at it, or that of all places; None where there is
+        none. Who stands nowhere, `()`, gets the only one there is: never a place that of another."""
         there = self.ckpt.records(kind, name)
         for record in there:
             if record.coordinate in (coordinate, ()):
                 return record
-        return there[0] if len(there) == 1 else None
+        return there[0] if len(there) == 1 and not coordinate else None
 
     def omitted(self, component: str) -> dict[str, str]:
         """The parameters of a component that the save left out, each with the reason."""
@@ -94,13 +95,11 @@ class Values:
         """The tree of an object; its tensors are called by their place in it, `name/state/0`."""
         put = tree.TreeTensors(name, self._component)
         made = tree.to_tree(obj, put)
-        holding = self._ranks.holding
         for piece in put.pieces:
-            # A tensor without elements is declared by whoever is first, as one that another rank writes.
-            if owner_rank(piece.key, holding) == self._ranks.rank:
-                self._into.pieces.append(piece)
-            elif holding[0] == self._ranks.rank:
-                self._into.declared.append(Declared(piece.key, piece.dtype, piece.shape))
+            declared = Declared(piece.key, piece.dtype, piece.shape)
+            written, said = self._ranks.share(self._ranks.holding, [piece], declared)
+            self._into.pieces += written
+            self._into.declared += said
         return made
 
 
