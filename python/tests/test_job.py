@@ -13,7 +13,7 @@ from processes import end, start, wait_for
 
 import waystation
 from waystation import _core
-from waystation.errors import Error
+from waystation.errors import Error, error
 from waystation.job import Job
 from waystation.key import Key
 from waystation.records import progress
@@ -219,6 +219,9 @@ class Told:
         assert data is None
         return json.dumps(self.message).encode()
 
+    def all_gather(self, data: bytes) -> list[bytes]:
+        return [b"", data]
+
 
 def test_ranks_that_see_different_checkpoints_do_not_go_on(runs):
     saved = Job.start(runs).save(snapshot(5), 5)
@@ -236,6 +239,52 @@ def test_what_keeps_rank_0_from_starting_is_told_to_all(runs):
     texts = [end(process, 1) for process in ranks(runs, 2, 4)]
     codes = [text.split("waystation.errors.")[-1].split(": ")[1] for text in texts]
     assert codes[0] == codes[1] and "rank 0 could not start the job" in texts[1]
+
+
+def test_where_one_rank_cannot_open_the_checkpoint_none_goes_on(runs):
+    Job.start(runs).save(snapshot(5), 5)
+    talk = runs.parent / "talk"
+    talk.mkdir()
+    script = """
+    import sys
+    import waystation.checkpoint
+    from processes import FileGroup
+    from waystation.errors import Error, error
+    from waystation.job import Job
+
+    def refuse(*given, **more):
+        raise error("io-denied", "not mounted here")
+
+    if sys.argv[3] == "1":
+        waystation.checkpoint.open = refuse
+    try:
+        Job.start(sys.argv[1], group=FileGroup(sys.argv[2], int(sys.argv[3]), 3), resume="latest")
+    except Error as failed:
+        print(failed.code, failed.message)
+    """
+    texts = [end(process) for process in [start(script, runs, talk, rank) for rank in range(3)]]
+    assert texts[1] == "io-denied not mounted here\n"
+    assert texts[0] == texts[2] == "io-denied rank 1 could not start the job: not mounted here\n"
+
+
+def test_a_run_whose_checkpoints_are_all_lost_is_no_fresh_start(runs):
+    saved = Job.start(runs).save(snapshot(5), 5)
+    next(Path(saved.path).glob("model-*")).unlink()
+    with pytest.raises(Error, match="none of the 1 in the run can be") as caught:
+        Job.start(runs, resume="latest")
+    assert caught.value.code == "file-missing" and saved.name in caught.value.message
+    assert Job.start(runs).resume_from is None
+
+
+def test_an_attempt_that_needs_a_newer_reader_is_not_passed_over(runs, monkeypatch):
+    def refuse(path: str, **more: object) -> None:
+        raise error("unsupported-version", "from the future")
+
+    Job.start(runs).save(snapshot(4), 4)
+    parts_without_commit(runs, 5)
+    monkeypatch.setattr(_core, "commit", refuse)
+    with pytest.raises(Error, match="from the future"):
+        Job.start(runs, resume="latest")
 
 
 def test_an_attempt_that_only_lacks_its_commit_is_rolled_forward(runs):

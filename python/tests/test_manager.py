@@ -6,11 +6,13 @@ import json
 import os
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import end, run, start
+from managing import BEGIN, snapshot, steps
+from processes import run
 
 import waystation
 from waystation import _core
@@ -30,20 +32,6 @@ def runs(tmp_path) -> Path:
 @pytest.fixture(params=[None, "auto", 1 << 20], ids=["synchronous", "auto", "pool"])
 def pool_bytes(request):
     return request.param
-
-
-def snapshot(step: int, size: int = 1000) -> Snapshot:
-    return Snapshot(pieces=[Piece.whole(Key.param("w"), np.full(size, step, np.int32))], records=[progress(step)])
-
-
-def steps(runs: Path) -> list[int]:
-    """Of all complete checkpoints, each verified."""
-    complete = [one for one in json.loads(_core.list_json(str(runs))) if one["state"] == "complete"]
-    for one in complete:
-        assert json.loads(_core.verify_json(str(runs / one["name"])))["ok"]
-        with waystation.open(runs / one["name"]) as checkpoint:
-            assert (checkpoint["w"].numpy() == one["step"]).all()
-    return sorted(one["step"] for one in complete)
 
 
 class Gate:
@@ -116,7 +104,7 @@ def test_a_second_save_is_skipped_where_asked_for(runs):
         assert manager.should_save(5) and manager.preempted
         threading.Timer(0.05, gate.open.set).start()
         assert manager.save(5, snapshot(5)) is not None
-    assert steps(runs) == [3, 4, 5]
+    assert steps(runs) == [1, 3, 4, 5]
 
 
 def test_the_schedule(runs):
@@ -172,6 +160,68 @@ def test_going_back_in_one_process(runs):
         assert manager.resume().step == 2
 
 
+def test_nothing_is_removed_unless_asked_for(runs):
+    with CheckpointManager(runs) as manager:
+        for step in range(1, 6):
+            manager.save(step, snapshot(step))
+    assert steps(runs) == [1, 2, 3, 4, 5]
+
+
+def test_starting_over_never_costs_what_was_there(runs):
+    with CheckpointManager(runs) as manager:
+        for step in (1000, 1001):
+            manager.save(step, snapshot(step))
+    with CheckpointManager(runs, keep_last=1) as manager:
+        manager.start_over()
+        for step in (1, 2, 3):
+            manager.save(step, snapshot(step))
+    assert steps(runs) == [3, 1001]
+    kept = {one["step"]: one["pins"] for one in json.loads(_core.list_json(str(runs)))}
+    assert kept == {3: [], 1001: ["before-start-over-2"]}
+
+
+def test_starting_over_removes_nothing_where_it_cannot_pin(runs, monkeypatch):
+    def refuse(path: str, name: str) -> None:
+        raise waystation.errors.error("io-denied", "read-only")
+
+    with CheckpointManager(runs) as manager:
+        manager.save(1000, snapshot(1000))
+    monkeypatch.setattr(_core, "pin", refuse)
+    with CheckpointManager(runs, keep_last=1) as manager:
+        with pytest.warns(KeepWarning, match="could not be pinned, so nothing is removed.*read-only"):
+            manager.start_over()
+        for step in (1, 2):
+            manager.save(step, snapshot(step))
+    assert steps(runs) == [1, 2, 1000]
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_no_fresh_start(runs):
+    with CheckpointManager(runs) as manager:
+        manager.save(1, snapshot(1))
+        manager.save(2, snapshot(2))
+    names = [one["name"] for one in json.loads(_core.list_json(str(runs)))]
+    next((runs / names[1]).glob("model-*")).unlink()
+    _core.reject(str(runs / names[0]), "loss is nan")
+    with CheckpointManager(runs) as manager:
+        for call in (manager.resume, lambda: manager.save(3, snapshot(3))):
+            with pytest.raises(Error, match="none of the 2 in the run can be") as caught:
+                call()
+            assert caught.value.code == "file-missing" and all(name in str(caught.value) for name in names)
+            assert "loss is nan" in str(caught.value) and "start_over()" in caught.value.remedy
+        manager.start_over()
+        manager.save(3, snapshot(3))
+    assert steps(runs) == [3] or steps(runs) == [1, 3]
+
+
+def test_a_fresh_start_says_what_was_never_finished(runs):
+    job = Job.start(runs)
+    _core.make_attempt(str(runs), job.plan, 5, 0)
+    with CheckpointManager(runs) as manager:
+        with pytest.warns(KeepWarning, match="was passed over: writer-missing"):
+            assert manager.resume() is None
+        assert [one.error.code for one in manager.job.skipped] == ["writer-missing"]
+
+
 def test_retention(runs, pool_bytes):
     with CheckpointManager(runs, keep_last=2, keep_every=4, pool_bytes=pool_bytes) as manager:
         for step in range(1, 10):
@@ -224,6 +274,11 @@ def test_a_checkpoint_that_does_not_read_back_is_rejected(runs, pool_bytes, monk
     assert json.loads(_core.latest_json(str(runs)))["step"] == 1
 
 
+def said_of(raised: BaseException) -> str:
+    """What is said beside an error: its notes, or before Python 3.11 the chain."""
+    return "\n".join(getattr(raised, "__notes__", [])) or repr(raised.__context__)
+
+
 def failing(runs: Path, **more) -> tuple[CheckpointManager, Gate]:
     """A manager whose save of step 2 fails on its thread."""
     gate = Gate()
@@ -239,18 +294,86 @@ def failing(runs: Path, **more) -> tuple[CheckpointManager, Gate]:
 @pytest.mark.parametrize("how", ["save", "wait", "close", "resume"])
 def test_a_failure_beside_training_is_raised_by_what_is_called_next(runs, how):
     manager, gate = failing(runs)
-    call = {"save": lambda: manager.save(3, pytest.fail), "wait": manager.wait, "close": manager.close,
+    def save() -> None:
+        gate.raises = None
+        manager.save(3, snapshot(3))
+
+    call = {"save": save, "wait": manager.wait, "close": manager.close,
             "resume": manager.resume}[how]
-    with pytest.raises(ZeroDivisionError, match="round"):
+    with pytest.raises(ZeroDivisionError, match="round") as caught:
         call()
     gate.raises = None
+    if how == "save":
+        # It was made all the same: no failure costs two checkpoints.
+        assert "save of step 3 is" in said_of(caught.value)
+        assert manager.wait().step == 3
     if how != "close":
         # Once, and then all goes on.
         manager.save(4, snapshot(4))
         manager.close()
-        assert steps(runs) == [1, 4]
+        assert steps(runs) == ([1, 3, 4] if how == "save" else [1, 4])
     manager.close()
     assert 2 not in steps(runs)
+
+
+def test_two_failures_are_both_told(runs):
+    manager, gate = failing(runs)
+    with pytest.raises(ZeroDivisionError, match="round") as caught:
+        manager.save(3, lambda: {}["weights"])
+    assert "save of step 3 failed as well: KeyError" in said_of(caught.value)
+    gate.raises = None
+    assert manager.save(4, snapshot(4)).name == manager.job.plan.attempt_name(4, 3)
+    manager.close()
+    assert steps(runs) == [1, 4]
+
+
+def test_the_save_before_leaving_is_made_whatever_the_one_before_it_met(runs):
+    with pytest.raises(ZeroDivisionError, match="round"):
+        manager, gate = failing(runs)
+        with manager:
+            gate.raises = None
+            manager.preempt()
+            assert manager.should_save(3)
+            manager.save(3, snapshot(3))
+    assert steps(runs) == [1, 3]
+
+
+def test_a_step_whose_save_failed_may_be_saved_again(runs, pool_bytes):
+    def refuse(what: str, done: int, total: int) -> None:
+        if refusing:
+            raise OSError("full")
+
+    refusing = [True]
+    with CheckpointManager(runs, every=1, pool_bytes=pool_bytes, progress=refuse) as manager:
+        with pytest.raises(OSError, match="full"):
+            manager.save(1, snapshot(1))
+            manager.wait()
+        assert manager.should_save(1)
+        with pytest.raises(ZeroDivisionError):
+            manager.save(2, lambda: 1 // 0)
+        assert manager.should_save(2)
+        refusing.clear()
+        manager.save(2, snapshot(2))
+        manager.wait()
+        assert not manager.should_save(2)
+    assert steps(runs) == [2]
+
+
+def test_a_system_that_gives_no_thread_costs_no_save_and_makes_none_twice(runs, monkeypatch):
+    def refuse(pool: ThreadPoolExecutor) -> None:
+        if calls.append(1) or len(calls) == 1:
+            raise RuntimeError("can't start new thread")
+        real(pool)
+
+    calls: list[int] = []
+    real = ThreadPoolExecutor._adjust_thread_count
+    monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", refuse)
+    with CheckpointManager(runs, pool_bytes="auto", on_error="raise") as manager:
+        assert manager.save(1, snapshot(1)).done()
+        # Its thread finds the first save in its queue as well, which must not be made of this one's memory.
+        assert manager.save(2, snapshot(2)).result(60).step == 2
+        manager.save(3, snapshot(3))
+    assert steps(runs) == [1, 2, 3] and len(json.loads(_core.list_json(str(runs)))) == 3
 
 
 def test_a_failure_that_was_seen_is_not_raised_again(runs):
@@ -279,7 +402,7 @@ def test_leaving_by_an_exception_hides_neither_error(runs):
     with pytest.raises(KeyError) as caught:
         with failing(runs)[0]:
             raise KeyError("training broke")
-    said = "\n".join(getattr(caught.value, "__notes__", [])) or repr(caught.value.__context__)
+    said = said_of(caught.value)
     assert "the disk is round" in said and "ZeroDivisionError" in said
 
 
@@ -325,19 +448,6 @@ def test_what_was_passed_over_is_warned_of(runs):
     with CheckpointManager(runs) as manager:
         with pytest.warns(KeepWarning, match="was passed over: file-missing"):
             assert manager.resume().step == 1
-
-
-BEGIN = """
-    import os, sys, threading
-    import numpy as np
-    from waystation.manager import CheckpointManager
-    from waystation.key import Key
-    from waystation.records import progress
-    from waystation.snapshot import Piece, Snapshot
-
-    def snapshot(step, size=1000):
-        return Snapshot(pieces=[Piece.whole(Key.param("w"), np.full(size, step, np.int32))], records=[progress(step)])
-"""
 
 
 def test_an_exit_without_close_finishes_the_save(runs):
@@ -423,120 +533,6 @@ def test_no_space_is_an_error_and_the_old_checkpoint_stays(runs, pool):
     assert steps(runs) == [1]
     with CheckpointManager(runs) as manager:
         assert manager.resume().step == 1
-
-
-GROUP = BEGIN + """
-    from processes import FileGroup
-    run, talk, rank, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    def piece(step):
-        rows = np.full((2, 3), step, np.int32)
-        return Snapshot(pieces=[Piece(Key.param("w"), "I32", (2 * size, 3), (2 * rank, 0), (2, 3), rows)],
-                        records=[progress(step)])
-    group = FileGroup(talk, rank, size)
-"""
-
-
-def group_of(runs: Path, size: int, script: str) -> list[str]:
-    talk = runs.parent / "talk"
-    talk.mkdir()
-    processes = [start(GROUP + script, runs, talk, rank, size) for rank in range(size)]
-    return [end(process) for process in processes]
-
-
-def test_ranks_leave_together_when_one_is_preempted(runs):
-    texts = group_of(runs, 3, """
-    with CheckpointManager(run, every=10, pool_bytes="auto", group=group) as manager:
-        manager.resume()
-        step = 0
-        while step < 100 and not manager.preempted:
-            step += 1
-            if (rank, step) == (1, 4):
-                import signal
-                signal.raise_signal(signal.SIGTERM)
-                assert not manager.preempted
-            manager.sync_preempted()
-            if manager.should_save(step):
-                manager.save(step, lambda: piece(step))
-    print("left after", step, manager.last.step, manager.last.digest)
-    """)  # fmt: skip
-    assert len(set(texts)) == 1 and "left after 4 4" in texts[0]
-    assert steps(runs) == [4]
-
-
-def test_a_rank_killed_beside_training_is_told_by_the_others(runs):
-    script = """
-    import signal
-    from waystation.errors import Error
-    dies = {"now": False}
-    def watch(what, done, total):
-        if dies["now"] and total:
-            os.kill(os.getpid(), signal.SIGKILL)
-    with CheckpointManager(run, every=1, pool_bytes="auto", group=group, deadline=%s, progress=watch) as manager:
-        resumed = manager.resume()
-        first = 1 if resumed is None else resumed.step + 1
-        print("from", first, flush=True)
-        manager.save(first, lambda: piece(first))
-        manager.wait()
-        if rank == 1 and first == 1:
-            dies["now"] = True
-        manager.save(first + 1, lambda: piece(first + 1))
-    """
-    talk = runs.parent / "first"
-    talk.mkdir()
-    # Long enough for the first save, in which nobody dies, on a slow machine.
-    zero, one, two = [start(GROUP + script % 4.0, runs, talk, rank, 3) for rank in range(3)]
-    end(one, -9)
-    assert "writer-missing" in (text := end(zero, 1)) and "1" in text.split("writer-missing")[1]
-    assert "not-committed" in end(two, 1)
-    assert steps(runs) == [1]
-    for text in group_of(runs, 3, script % 60.0):
-        assert "from 2" in text
-    assert steps(runs) == [1, 2, 3]
-
-
-def test_ranks_skip_together(runs):
-    texts = group_of(runs, 3, """
-    gate = threading.Event()
-    reached = threading.Event()
-    def hold(what, done, total):
-        reached.set()
-        assert gate.wait(60)
-    # Only the save of rank 2 takes long.
-    with CheckpointManager(run, pool_bytes="auto", group=group, on_busy="skip", keep_last=None,
-                           progress=hold if rank == 2 else False) as manager:
-        manager.save(1, piece(1))
-        if rank == 2:
-            assert reached.wait(60)
-        group.all_gather(b"")
-        assert manager.save(2, piece(2)) is None
-        gate.set()
-        manager.wait()
-        group.all_gather(b"")
-        assert manager.save(3, piece(3)) is not None
-    print("skipped", manager.skipped, manager.job.counter)
-    """)  # fmt: skip
-    assert set(texts) == {"skipped 1 2\n"}
-    assert steps(runs) == [1, 3]
-
-
-def test_ranks_go_by_the_clock_of_rank_0(runs):
-    texts = group_of(runs, 2, """
-    from waystation.errors import Error
-    with CheckpointManager(run, every_seconds=1e-9 if rank == 0 else 1e9, group=group) as manager:
-        try:
-            manager.should_save(1)
-        except Error as error:
-            assert "sync_preempted" in str(error)
-        else:
-            raise AssertionError
-        for step in (1, 2):
-            manager.sync_preempted()
-            assert manager.should_save(step)
-            manager.save(step, piece(step))
-            assert not manager.should_save(step)
-    """)  # fmt: skip
-    assert texts == ["", ""]
-    assert steps(runs) == [1, 2]
 
 
 def test_the_job_may_be_started_by_hand(runs):

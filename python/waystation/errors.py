@@ -7,6 +7,7 @@ reacts, and each class is an exception here. Knows no files and no checkpoints: 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ._registry import CODES, REMEDIES
 
@@ -92,20 +93,7 @@ class Error(Exception):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        at = self.location
-        parts = (
-            self.code,
-            self.class_,
-            self.message,
-            self.remedy,
-            at.file,
-            at.offset,
-            at.pointer,
-            at.record,
-            at.tensor,
-            self.rule,
-        )
-        return from_parts, parts, self.__dict__
+        return from_parts, tuple(to_parts(self)), self.__dict__
 
 
 class MalformedError(Error):
@@ -190,6 +178,13 @@ def error(
 def usage(message: str, code: str = "bad-argument", *, tensor: str | None = None, remedy: str | None = None) -> Error:
     """What Python code raises: says what was expected and what was found; `tensor` is an identity key."""
     return error(code, message, location=Location(tensor=tensor), remedy=remedy)
+
+
+def to_parts(failed: Error) -> list[Any]:
+    """An error as `from_parts` takes it; JSON."""
+    at = failed.location
+    said = [failed.code, failed.class_, failed.message, failed.remedy]
+    return [*said, at.file, at.offset, at.pointer, at.record, at.tensor, failed.rule]
 
 
 def from_parts(

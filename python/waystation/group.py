@@ -1,8 +1,8 @@
 """The processes of one job, as far as saving needs them.
 
-It knows a rank, a size and two collectives; it must not know what is sent. A job makes one `broadcast` when it starts
-and no other collective ever; a manager makes one `all_gather` where its methods say so. Any transport will do:
-`waystation.torch` has one over `torch.distributed`.
+It knows a rank, a size and two collectives; it must not know what is sent. A job makes one `broadcast` when it starts,
+one `all_gather` where it resumes, and no other collective ever; a manager makes one `all_gather` where its methods say
+so. Any transport will do: `waystation.torch` has one over `torch.distributed`.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def _report() -> None:
         ours = handle._process == os.getpid() and handle.done()
         failed = handle._future.exception() if ours else None
         if failed is not None:
-            print(f"waystation: the save of step {handle.step} failed, and nobody asked: {type(failed).__name__}: {failed}",
-                  file=sys.stderr)
+            what = f"{type(failed).__name__}: {failed}"
+            print(f"waystation: the save of step {handle.step} failed, and nobody asked: {what}", file=sys.stderr)
 
 
 atexit.register(_report)

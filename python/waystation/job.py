@@ -1,9 +1,10 @@
 """One start of a training job in a run: what its ranks agree on once, and its saves.
 
-It knows plans, attempts, and who waits for whom; it must not know what a snapshot holds, nor when to save. Starting makes
-one broadcast. A save makes no collective: rank 0 makes the directory, every rank writes its own part of it, rank 0
-commits once all parts are there. Each rank finds the directory by its name, which is a function of the plan, the step
-and the number of the save; so all ranks must save the same steps in the same order.
+It knows plans, attempts, and who waits for whom; it must not know what a snapshot holds, nor when to save. Starting
+makes one broadcast, and one all_gather where it resumes. A save makes no collective: rank 0 makes the directory, every
+rank writes its own part of it, rank 0 commits once all parts are there. Each rank finds the directory by its name,
+which is a function of the plan, the step and the number of the save; so all ranks must save the same steps in the same
+order.
 
 Nothing is cleaned up after a failure, and nothing half written is a checkpoint: the next save is another attempt.
 """
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .errors import Error, Location, error, from_parts, usage
+from .errors import Error, Location, error, from_parts, to_parts, usage
 from .group import Group, Solo
 from .progress import Progress, Report, reporting
 from .rollforward import resume_point
@@ -90,13 +91,16 @@ class Job:
     ) -> Job:
         """Starts a job in the run at `run_path`, which is made if it is not there. All ranks call it alike.
 
-        `name` is the run's, by default the directory's. `resume` is "latest" (what is newest and whole; an attempt of an
-        earlier job that only lacks its commit is committed first), or the path of a checkpoint, or None: start over.
+        `name` is the run's, by default the directory's. `resume` is "latest" (what is newest and whole; an attempt of
+        an earlier job that only lacks its commit is committed first), or the path of a checkpoint, or None: start over.
         `parent` is the digest of a checkpoint that the state comes from by other ways; `resume` gives it by itself.
         `block_bytes`, `threads`, `shard_bytes` and `check` are handed to the writers.
 
-        Raises what the run's listing does (never is a failing disk taken for a fresh start); on the other ranks what
-        rank 0 met; `digest-mismatch` where a rank sees another checkpoint under the name than rank 0 does.
+        The ranks agree by one broadcast, and where they resume by one all_gather once each has opened the checkpoint.
+
+        Raises what the run's listing does: never is a failing disk, or a run whose checkpoints are all damaged, taken
+        for a fresh start. `digest-mismatch` where a rank sees another checkpoint under the name than rank 0 does. What
+        one rank meets all raise.
         """
         group = Solo() if group is None else group
         path = os.path.abspath(run_path)
@@ -118,18 +122,21 @@ class Job:
             answer = group.broadcast(None)
         agreed = json.loads(answer)
         if "error" in agreed:
-            failed = from_parts(*agreed["error"])
-            text = f"rank 0 could not start the job: {failed.message}"
-            raise error(failed.code, text, location=failed.location, rule=failed.rule, remedy=failed.remedy)
+            raise _of_rank(0, agreed["error"])
         # Only now: a rank that fails before the broadcast leaves the others in it.
-        place = _check_place(axes, coordinate)
+        if group.size > 1 and agreed["resume"] is not None:
+            place, checkpoint = _together(group, lambda: (
+                _check_place(axes, coordinate), _open(path, resume, agreed["resume"])
+            ))  # fmt: skip
+        else:
+            place, checkpoint = _check_place(axes, coordinate), _open(path, resume, agreed["resume"])
         return cls(
             run_path=path,
             plan=_core.SessionPlan.from_json(agreed["plan"]),
             group=group,
             topology=axes,
             coordinate=place,
-            resume_from=_open(path, resume, agreed["resume"]),
+            resume_from=checkpoint,
             skipped=[Skipped(name, from_parts(*parts)) for name, parts in agreed["skipped"]],
             threads=threads,
             shard_bytes=shard_bytes,
@@ -175,10 +182,10 @@ class Job:
         The data of `snapshot` must stay as they are meanwhile. `deadline` is in seconds: how long rank 0 waits for the
         parts of slower ranks. The others wait as long for the directory, and twice as long for the commit.
 
-        Raises `writer-missing` at rank 0 with the numbers of the ranks that wrote no part in time; `not-found` at a rank
-        that saw no directory, `not-committed` at one that saw no commit; `fenced` when a newer job is at work in the run;
-        and what writing does, `io-full` for one. After any of them there is no checkpoint of this save (but for
-        `not-committed` and `commit-unknown`, where there may be), and the job may save again.
+        Raises `writer-missing` at rank 0 with the numbers of the ranks that wrote no part in time; `not-found` at a
+        rank that saw no directory, `not-committed` at one that saw no commit; `fenced` when a newer job is at work in
+        the run; and what writing does, `io-full` for one. After any of them there is no checkpoint of this save (but
+        for `not-committed` and `commit-unknown`, where there may be), and the job may save again.
         """
         mine = self.reserve(step) if reserved is None else reserved
         if mine.step != step:
@@ -219,8 +226,8 @@ class Job:
         made = until(lambda: os.path.isdir(path) or None, deadline, "waiting for rank 0", report)
         if made is None:
             message = (
-                f"rank {self.rank} expected rank 0 to make {mine.name} (step {mine.step}, save number {mine.counter} of "
-                f"the job) within {deadline:g} s, found no such directory"
+                f"rank {self.rank} expected rank 0 to make {mine.name} (step {mine.step}, save number {mine.counter} "
+                f"of the job) within {deadline:g} s, found no such directory"
             )
             raise usage(message, "not-found", remedy=f"{_ADVICE} All ranks save the same steps in the same order.")
 
@@ -266,8 +273,38 @@ def _plan(
         block_bytes=block_bytes,
     )
     resumed = None if point.digest is None else {"name": point.name, "digest": point.digest}
-    skipped = [[one.name, _parts(one.error)] for one in point.skipped]
+    skipped = [[one.name, to_parts(one.error)] for one in point.skipped]
     return json.dumps({"plan": plan.to_json(), "resume": resumed, "skipped": skipped}).encode()
+
+
+_Place = tuple[tuple[str, int], ...]
+
+
+def _together(
+    group: Group, go: Callable[[], tuple[_Place, Checkpoint | None]]
+) -> tuple[_Place, Checkpoint | None]:
+    """What `go` gives on this rank, once all ranks have it; where one cannot, all raise what the first of them met."""
+    message = _refusal(error("interrupted", "it stopped while it opened the checkpoint"))
+    answers: list[bytes] = []
+    try:
+        made = go()
+        message = b""
+    except Error as refused:
+        message = _refusal(refused)
+        raise
+    finally:
+        answers = group.all_gather(message)
+    for rank, answer in enumerate(answers):
+        if answer:
+            if made[1] is not None:
+                made[1].close()
+            raise _of_rank(rank, json.loads(answer)["error"])
+    return made
+
+
+def _of_rank(rank: int, parts: list[Any]) -> Error:
+    failed = from_parts(*parts)
+    return failed.with_message(f"rank {rank} could not start the job: {failed.message}")
 
 
 def _open(path: str, resume: str | os.PathLike[str] | None, agreed: dict[str, Any] | None) -> Checkpoint | None:
@@ -295,11 +332,4 @@ def _check_place(topology: Topology, coordinate: Sequence[tuple[str, int]]) -> t
 
 def _refusal(failed: Error) -> bytes:
     """What rank 0 tells the others when it cannot start."""
-    return json.dumps({"error": _parts(failed)}).encode()
-
-
-def _parts(failed: Error) -> list[Any]:
-    """An error as `from_parts` takes it."""
-    at = failed.location
-    return [failed.code, failed.class_, failed.message, failed.remedy, at.file, at.offset, at.pointer, at.record, at.tensor,
-            failed.rule]
+    return json.dumps({"error": to_parts(failed)}).encode()

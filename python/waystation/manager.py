@@ -1,14 +1,16 @@
 """When a job saves, beside training: on a schedule, before it is preempted, on a thread of its own; and what it keeps.
 
-It knows steps, clocks, one save in flight, and how failures reach the caller; it must not know what a snapshot holds or how
-it is written. A save blocks training for one copy of the state into a pool of memory; a thread then writes, commits and
-removes what is not kept. No failure is lost: it is raised by whatever the caller calls next, and where nobody calls
+It knows steps, clocks, one save in flight, and how failures reach the caller; it must not know what a snapshot holds or
+how it is written. A save blocks training for one copy of the state into a pool of memory; a thread then writes, commits
+and removes what is not kept. No failure is lost: it is raised by whatever the caller calls next, and where nobody calls
 anything, reported when the interpreter exits. The interpreter does not exit before a save in flight has ended.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,14 +18,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import Error, error, usage
+from .errors import Error, NoCheckpointError, error, from_parts, to_parts, usage
 from .group import Group, Solo
 from .handle import SaveHandle
 from .job import Job, Reserved, Saved
 from .pool import Pool
 from .preempt import Preemption
 from .progress import Progress
-from .run import gc, reject, verify
+from .rollforward import roll_forward
+from .run import gc, latest, pin, reject, verify
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -55,17 +58,18 @@ class CheckpointManager:
     ```
 
     * `every`: steps between saves; `every_seconds`: seconds between the beginnings of two. Either, both or none.
-    * `keep_last`: how many checkpoints retention leaves (None: all); `keep_every`: those whose step is a multiple of it
-      stay too. Pinned ones always do. `uncommitted_older_than`: seconds after whose last change an attempt that was never
-      committed is removed too, for failed saves take space; None leaves them to a newer job.
-    * `pool_bytes`: memory for asynchronous saves: bytes, or "auto": made to measure at the first save. None: save() writes.
-    * `on_busy`: what save() does while one is in flight: "wait" for it, or "skip" this one. In a group "skip" makes one
-      all_gather a save, for all ranks must decide alike.
+    * `keep_last`: how many checkpoints retention leaves; None, if not given: all. `keep_every`: with it, those whose
+      step is a multiple of this stay too. Pinned ones always do. `uncommitted_older_than`: seconds after whose last
+      change an attempt that was never committed is removed too, for failed saves take space; None leaves them to a
+      newer job.
+    * `pool_bytes`: memory for asynchronous saves: bytes, or "auto": made to measure at the first save. None: save()
+      writes.
+    * `on_busy`: what save() does while one is in flight: "wait" for it, or "skip" this one.
     * `on_error`: what save(), wait() and close() do about a failed asynchronous save: "raise" it, or "warn" and go on.
       A handle's result() raises it either way.
     * `deadline`: seconds that ranks may be apart in one save, see `Job.save`.
-    * `save_on_sigterm`: SIGTERM makes should_save() true and sets `preempted`, instead of ending the process. In a group
-      see `sync_preempted`.
+    * `save_on_sigterm`: SIGTERM makes should_save() true and sets `preempted`, instead of ending the process. In a
+      group see `sync_preempted`.
     * `verify_after`: rank 0 reads every checkpoint back; one that is damaged is rejected, and the save has failed.
     * `progress`: True, False, or called with what is done, bytes so far and bytes in all. Of an asynchronous save it is
       called on its thread.
@@ -80,7 +84,7 @@ class CheckpointManager:
         name: str | None = None,
         every: int | None = None,
         every_seconds: float | None = None,
-        keep_last: int | None = 3,
+        keep_last: int | None = None,
         keep_every: int | None = None,
         uncommitted_older_than: float | None = 86400.0,
         group: Group | None = None,
@@ -122,9 +126,14 @@ class CheckpointManager:
         self._job: Job | None = None
         self._flight: SaveHandle | None = None
         self._complaint: Warning | None = None
+        self._failed: BaseException | None = None
+        """What the save before met, until somebody raises it."""
+        self._failed_at = 0
         self._begun_step: int | None = None
         self._begun_at = time.monotonic()
+        self._failed_step: int | None = None
         self._preempted = False
+        self._told_to_sync = False
         self._agreed_due: bool | None = None
         self._process = os.getpid()
         self._closed = False
@@ -157,6 +166,7 @@ class CheckpointManager:
 
         All ranks call it at the same steps, before should_save(), and leave the loop together.
         """
+        self._told_to_sync = True
         answers = self._group.all_gather(bytes([self._preemption.noted, self._is_due()]))
         self._preempted = any(answer[0] for answer in answers)
         self._agreed_due = bool(answers[0][1])
@@ -175,20 +185,32 @@ class CheckpointManager:
         return self._begin("latest" if checkpoint is None else checkpoint).resume_from
 
     def start_over(self) -> None:
-        """Starts the job without resuming. What the run has stays until retention removes it."""
+        """Starts the job without resuming.
+
+        What the run would have been resumed from is pinned as `before-start-over-<timeline of this job>`, so that
+        retention never removes it: `waystation.unpin` when it is of no use any more. Older ones go as `keep_last` says.
+        Where it cannot be pinned, a warning says so, and retention removes nothing while this job lasts.
+        """
         self._check_usable()
         self._settle()
-        self._begin(None)
+        job = self._begin(None)
+        if job.rank == 0:
+            self._spare(job)
 
     def should_save(self, step: int) -> bool:
-        """Whether to save now, after completed step `step`. Never twice the same step, nor the one resumed from.
+        """Whether to save now, after completed step `step`. Never the one resumed from, nor twice the same step, unless
+        the save of it is known to have failed (in a group not even then: it may have failed on one rank).
 
         In a group the same on all ranks; with `every_seconds` only after `sync_preempted` (`bad-argument` without).
         """
         if self._group.size == 1:
             # Seen here and nowhere else, so that no loop leaves between this answer and the next.
             self._preempted = self._preemption.noted
-        if step == self._begun_step:
+        elif self._preemption.noted and not self._told_to_sync:
+            self._told_to_sync = True
+            warnings.warn("this rank was told to stop, and nobody acts on it: in a group all ranks call "
+                          "sync_preempted() at every step, before should_save()", KeepWarning, stacklevel=2)
+        if step == self._begun_step and (self._group.size > 1 or step != self._failed_step):
             return False
         if self._preempted:
             return True
@@ -206,34 +228,52 @@ class CheckpointManager:
     def save(
         self, step: int, snapshot: Snapshot | Callable[[], Snapshot], *, force: bool = False
     ) -> SaveHandle | None:
-        """Saves the state after `step`; None where it was skipped. All ranks call it with the same steps in the same order.
+        """Saves the state after `step`; None where it was skipped. All ranks save the same steps in the same order.
 
         With a pool it returns when the state is copied; without, when the checkpoint is there. A function as `snapshot`
         is called only when the save is made. `force`, and being preempted, wait rather than skip.
 
-        Raises what a save before this one met (`on_error`), and then makes none itself; what the snapshot and copying it
+        In a group it makes one all_gather of a few bytes, before anything is copied: whether a save is in flight
+        anywhere, and what the one before met. So a failure of one rank is raised by all, as the same error, and all
+        ranks have counted the same saves. It costs a wait for the slowest rank.
+
+        Raises what a save before this one met (`on_error`), after this one was made or begun: no failure costs two
+        checkpoints. What became of this one is in a note of the error. Raises also what the snapshot and copying it
         raise, `limit` for a pool that is too small; and without a pool, what `Job.save` does.
         """
         self._check_usable()
         job = self._started()
-        if self._on_busy == "skip" and not force and not self._preempted and self._is_busy():
+        skips = self._on_busy == "skip" and not force and not self._preempted
+        busy = skips and self._flight is not None and not self._flight.done()
+        if not busy:
+            self._await()
+        if self._group.size > 1:
+            busy = self._agree(busy)
+        if busy:
             self.skipped += 1
             return None
-        self._settle()
         # From here on the rank counts the save, whatever fails: the others make it too.
         reserved = job.reserve(step)
-        self._begun_step, self._begun_at = step, time.monotonic()
-        taken = snapshot if isinstance(snapshot, Snapshot) else snapshot()
-        if self._pool is None:
-            self._write(job, reserved, taken)
-            self._complain()
-            return SaveHandle.done_already(step, reserved.name, self.last)
-        staged = self._pool.stage(taken)
-        self._flight = SaveHandle(step, reserved.name, self._submit(job, reserved, staged))
-        return self._flight
+        earlier, self._failed = self._failed, None
+        self._begun_step, self._begun_at, self._failed_step = step, time.monotonic(), None
+        try:
+            handle = self._make(job, reserved, snapshot)
+        except BaseException as failed:
+            if not isinstance(failed, KeepWarning):
+                self._failed_step = step
+            if earlier is not None and isinstance(failed, Exception):
+                said = f"the save of step {step} failed as well: {type(failed).__name__}: {failed}"
+                self._raise(earlier, said, failed)
+            else:
+                self._failed = earlier
+            raise
+        if earlier is not None:
+            over = "is made" if handle.done() else "is begun, and wait() says what becomes of it"
+            self._raise(earlier, f"the save of step {step} {over}")
+        return handle
 
     def wait(self) -> Saved | None:
-        """Waits for the save in flight, and gives the newest checkpoint made. Raises what that save met (`on_error`)."""
+        """Waits for the save in flight; the newest checkpoint made. Raises what that save met (`on_error`)."""
         self._check_usable()
         self._settle()
         return self.last
@@ -266,18 +306,32 @@ class CheckpointManager:
         try:
             self.close()
         except Exception as failed:  # whatever it is, it goes on: as a part of what is raised already
-            _add(raised, failed)
+            _add(raised, failed, f"and the save in flight failed: {type(failed).__name__}: {failed}")
 
     def _begin(self, resume: str | os.PathLike[str] | None) -> Job:
         job = Job.start(self.run_path, resume=resume, **self._start)
         if job.rank == 0:
             for one in job.skipped:
-                if one.error.code not in _CUT_SHORT:
+                # Cut short is nothing to warn of, but that all there is was.
+                if one.error.code not in _CUT_SHORT or job.resume_from is None:
                     warnings.warn(f"{one.name} was passed over: {one.error}", KeepWarning, stacklevel=3)
         self._job = job
         self._begun_step = None if job.resume_from is None else job.resume_from.step
         self._begun_at = time.monotonic()
         return job
+
+    def _spare(self, job: Job) -> None:
+        """Keeps what was there before the job began anew."""
+        try:
+            # An attempt that only lacks its commit could not get it once this job has made one.
+            roll_forward(self.run_path)
+            pin(latest(self.run_path).path, f"before-start-over-{job.plan.timeline}")
+        except NoCheckpointError:
+            pass  # what is damaged is no retention's to remove
+        except Error as failed:
+            self._keep_last = None
+            message = f"what the run had before could not be pinned, so nothing is removed: {failed}"
+            warnings.warn(message, KeepWarning, stacklevel=3)
 
     def _started(self) -> Job:
         """The job; one is started in a run without checkpoints, where nothing can be left behind."""
@@ -287,41 +341,80 @@ class CheckpointManager:
         found = job.resume_from
         if found is not None:
             self._job = None
-            raise usage(f"expected resume() before the first save, for the run has a checkpoint of step {found.step} at "
-                        f"{found.path}; start_over() if it is not to be used")
+            raise usage(f"expected resume() before the first save, for the run has a checkpoint of step {found.step} "
+                        f"at {found.path}; start_over() if it is not to be used")
         return job
 
     def _is_due(self) -> bool:
         return self._every_seconds is not None and time.monotonic() - self._begun_at >= self._every_seconds
 
-    def _is_busy(self) -> bool:
-        """Whether a save is in flight; in a group, on any rank."""
-        busy = self._flight is not None and not self._flight.done()
-        if self._group.size == 1:
-            return busy
-        return any(answer != b"\0" for answer in self._group.all_gather(b"\1" if busy else b"\0"))
+    def _agree(self, busy: bool) -> bool:
+        """Whether a save is in flight on any rank. If not, what the one before met on any is what all of them raise."""
+        failed = self._failed
+        mine = {"busy": busy, "failed": None if busy or failed is None else _told(failed)}
+        answers = [json.loads(answer) for answer in self._group.all_gather(json.dumps(mine).encode())]
+        if any(answer["busy"] for answer in answers):
+            return True
+        for rank, answer in enumerate(answers):
+            if answer["failed"] is None:
+                continue
+            if rank != self._group.rank:
+                self._failed = _of_rank(rank, answer["failed"])
+                self._failed.__cause__ = failed
+            break
+        return False
+
+    def _make(self, job: Job, reserved: Reserved, snapshot: Snapshot | Callable[[], Snapshot]) -> SaveHandle:
+        """Makes the save, or begins it where there is a pool."""
+        taken = snapshot if isinstance(snapshot, Snapshot) else snapshot()
+        if self._pool is None:
+            saved = self._write(job, reserved, taken)
+            self._complain()
+            return SaveHandle.done_already(reserved.step, reserved.name, saved)
+        staged = self._pool.stage(taken)
+        self._flight = SaveHandle(reserved.step, reserved.name, self._submit(job, reserved, staged))
+        return self._flight
 
     def _submit(self, job: Job, reserved: Reserved, staged: Snapshot) -> Future[Saved]:
+        made: Future[Saved] = Future()
+
+        def make() -> None:
+            # Whoever comes first makes it: a call that the worker refused may be in its queue all the same.
+            if begun.acquire(blocking=False):
+                try:
+                    made.set_result(self._write(job, reserved, staged))
+                except BaseException as failed:  # nothing is lost: it is what the future has
+                    made.set_exception(failed)
+
+        begun = threading.Lock()
         try:
-            return self._worker.submit(self._write, job, reserved, staged)
+            self._worker.submit(make)
         except RuntimeError:
-            # The interpreter is exiting and starts no threads any more: the save is made here.
-            done: Future[Saved] = Future()
-            done.set_result(self._write(job, reserved, staged))
-            return done
+            # The interpreter is exiting, or the system gives no thread: the save is made here.
+            make()
+        return made
 
     def _write(self, job: Job, reserved: Reserved, snapshot: Snapshot) -> Saved:
         """The save itself, on whatever thread."""
         try:
-            saved = job.save(snapshot, reserved.step, progress=self._progress, deadline=self._deadline, reserved=reserved)
-        finally:
-            if self._pool is not None:
-                self._pool.release()
-        if job.rank == 0 and self._verify_after:
-            _verify(saved)
+            saved = self._save(job, reserved, snapshot)
+        except BaseException:
+            self._failed_step = reserved.step
+            raise
         self.last = saved
         if job.rank == 0:
             self._keep()
+        return saved
+
+    def _save(self, job: Job, reserved: Reserved, snapshot: Snapshot) -> Saved:
+        try:
+            saved = job.save(snapshot, reserved.step, progress=self._progress, deadline=self._deadline,
+                             reserved=reserved)
+        finally:
+            if self._pool is not None:
+                self._pool.release(snapshot)
+        if job.rank == 0 and self._verify_after:
+            _verify(saved)
         return saved
 
     def _keep(self) -> None:
@@ -354,16 +447,30 @@ class CheckpointManager:
 
     def _settle(self) -> None:
         """Waits for the save in flight, if one is, and tells what became of it."""
+        self._await()
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            self._raise(failed)
+
+    def _await(self) -> None:
+        """Waits for the save in flight, and keeps what it met for who may raise it."""
         flight = self._flight
         if flight is None:
             return
         failed = flight.settle()
         self._flight = None
-        if failed is not None:
-            if self._on_error == "raise" or not isinstance(failed, Exception):
-                raise failed
-            warnings.warn(f"the save of step {flight.step} failed: {failed}", KeepWarning, stacklevel=3)
-        self._complain()
+        complaint, self._complaint = self._complaint, None
+        self._failed = complaint if failed is None else failed
+        self._failed_at = flight.step
+
+    def _raise(self, failed: BaseException, note: str | None = None, other: Exception | None = None) -> None:
+        """Raises what a save met, or warns of it where that is asked for."""
+        if self._on_error == "warn" and isinstance(failed, Exception) and not isinstance(failed, KeepWarning):
+            warnings.warn(f"the save of step {self._failed_at} failed: {failed}", KeepWarning, stacklevel=3)
+            return
+        if note is not None:
+            _add(failed, KeepWarning(note) if other is None else other, note)
+        raise failed
 
     def _check_usable(self) -> None:
         if os.getpid() != self._process:
@@ -388,11 +495,22 @@ def _verify(saved: Saved) -> None:
     raise error(first.code, message, location=first.location, rule=first.rule, remedy=first.remedy)
 
 
-def _add(raised: BaseException, failed: BaseException) -> None:
-    """Puts a second failure beside the one that is being raised, so that neither hides the other."""
+def _told(failed: BaseException) -> list[Any]:
+    """A failure as the other ranks are told of it."""
+    if isinstance(failed, Error):
+        return to_parts(failed)
+    return to_parts(error("interrupted", f"{type(failed).__name__}: {failed}"))
+
+
+def _of_rank(rank: int, parts: list[Any]) -> Error:
+    failed = from_parts(*parts)
+    return failed.with_message(f"the save before failed at rank {rank}: {failed.message}")
+
+
+def _add(raised: BaseException, failed: BaseException, text: str) -> None:
+    """Puts a second failure, or a note, beside the one that is being raised, so that neither hides the other."""
     if failed is raised:
         return
-    text = f"and the save in flight failed: {type(failed).__name__}: {failed}"
     if hasattr(raised, "add_note"):
         raised.add_note(text)
         return

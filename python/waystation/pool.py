@@ -1,11 +1,11 @@
 """Memory of the host that takes a copy of a snapshot, so that training goes on while the copy is written.
 
-It knows pages, offsets and who copies what; it must not know runs or files. The memory is taken once and every page of it
-is touched then, so that staging is one copy at the memory's speed and never waits for the kernel to find pages. A snapshot
-is laid one piece after another, each at a multiple of 64 bytes; there is room for one snapshot at a time.
+It knows pages, offsets and who copies what; it must not know runs or files. The memory is taken once and every page of
+it is touched then, so that staging is one copy at the memory's speed and never waits for the kernel to find pages. A
+snapshot is laid one piece after another, each at a multiple of 64 bytes; there is room for one snapshot at a time.
 
-The mapping is private and anonymous, asks for huge pages, stays out of core dumps, and is empty in a child of a fork: a data
-loader's workers neither copy nor share it, and the parent's pages do not become copy-on-write under its feet.
+The mapping is private and anonymous, asks for huge pages, stays out of core dumps, and is empty in a child of a fork: a
+data loader's workers neither copy nor share it, and the parent's pages do not become copy-on-write under its feet.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _PLAIN = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
 class Pool:
     """Prefaulted, page-aligned memory for one snapshot at a time.
 
-    Making it takes about as long as writing to all of it once. With `grow` a snapshot that does not fit makes it larger,
-    which takes as long again; without, that is an error of code `limit`. `threads` is how many copy (None: all cores).
+    Making it takes about as long as writing to all of it once. With `grow` a snapshot that does not fit makes it
+    larger, which takes as long again; without, that is an error of code `limit`. `threads` is how many copy (None: all
+    cores).
     """
 
     def __init__(self, nbytes: int, *, grow: bool = False, threads: int | None = None) -> None:
@@ -48,7 +49,7 @@ class Pool:
         self.grow = grow
         self.threads = threads
         self._memory = _map(nbytes)
-        self._held = False
+        self._lain: Snapshot | None = None
         self._pinned: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -59,7 +60,7 @@ class Pool:
     @property
     def held(self) -> bool:
         """Whether a snapshot lies in it that has not been released."""
-        return self._held
+        return self._lain is not None
 
     @staticmethod
     def required(snapshot: Snapshot) -> int:
@@ -76,7 +77,7 @@ class Pool:
         Raises `limit` for a snapshot that does not fit; `bad-argument` while an earlier one is held, and for data of
         another length than their box.
         """
-        if self._held:
+        if self.held:
             raise usage("the pool holds an earlier snapshot: release() it when that is written")
         sizes = [piece.nbytes for piece in snapshot.pieces]
         self._make_room(sum(map(_aligned, sizes)))
@@ -90,12 +91,13 @@ class Pool:
                          for path, what in snapshot.attachments.items()},
             inventory=None if snapshot.inventory is None else list(snapshot.inventory),
         )  # fmt: skip
-        self._held = True
+        self._lain = lain
         return lain
 
-    def release(self) -> None:
-        """Says that the staged snapshot is of no use any more."""
-        self._held = False
+    def release(self, staged: Snapshot | None = None) -> None:
+        """Says that the staged snapshot is of no use any more; nothing where `staged` is another than it holds."""
+        if staged is None or staged is self._lain:
+            self._lain = None
 
     def _make_room(self, need: int) -> None:
         if need <= self.nbytes:
@@ -143,7 +145,8 @@ class Pool:
         return laid
 
     def _pin(self) -> None:
-        """Tells CUDA of the memory, which makes copies from devices several times as fast. Without it they are only slower."""
+        """Tells CUDA of the memory, which makes copies from devices several times as fast; without it they only are
+        slower."""
         if self._pinned is None and self.nbytes:
             runtime = sys.modules["torch"].cuda.cudart()
             start = self._memory.ctypes.data

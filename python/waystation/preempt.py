@@ -1,7 +1,7 @@
 """SIGTERM as a wish to stop soon: noted when it comes, answered when training is at a step's end.
 
-It knows one signal, who handled it before, and forks; it must not know what is saved. One handler serves all managers of
-a process. A child of a fork gets back what was there before: a data loader's worker must die of SIGTERM.
+It knows one signal, who handled it before, and forks; it must not know what is saved. One handler serves all managers
+of a process. A child of a fork gets back what was there before: a data loader's worker must die of SIGTERM.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    """Puts back what was there, unless somebody has put a handler over ours: it may call ours, which then only passes on."""
+    """Puts back what was there, unless somebody has put a handler over ours: it may call ours, which then only passes
+    on."""
     global _before, _installed
     if not _installed or threading.current_thread() is not threading.main_thread():
         return

@@ -1,8 +1,8 @@
 """Where a job goes on from: the newest whole checkpoint of a run, after finishing what an earlier job left unfinished.
 
-It knows the order of attempts and which of them only lack their commit; it must not know what they hold. A job that dies
-between its last part and its commit leaves an attempt that is whole: every file that a part names was durable before the
-part. Committing it then gives the bytes that the dead job would have given.
+It knows the order of attempts and which of them only lack their commit; it must not know what they hold. A job that
+dies between its last part and its commit leaves an attempt that is whole: every file that a part names was durable
+before the part. Committing it then gives the bytes that the dead job would have given.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, field
 
 from . import _core
-from .errors import Error, NoCheckpointError
+from .errors import Error, Location, NoCheckpointError, error
 from .run import Listed, Skipped, latest, list_checkpoints
 
 __all__ = ["ResumePoint", "resume_point", "roll_forward"]
@@ -29,7 +29,8 @@ class ResumePoint:
 def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> ResumePoint:
     """Resolves "latest", a path, or None, for all ranks of a job; one of them calls it.
 
-    Raises what keeps `latest` from being known: an error of class io or unsupported.
+    Raises what keeps `latest` from being known: an error of class io or unsupported. And a run whose checkpoints are
+    all damaged or rejected is no fresh start: the newest one's error, which names the others.
     """
     if resume is None:
         return ResumePoint()
@@ -42,7 +43,7 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
     try:
         found = latest(run_path)
     except NoCheckpointError:
-        return ResumePoint(skipped=skipped)
+        return ResumePoint(skipped=_never_committed(run_path, skipped))
     # That an attempt is not committed says less than why it could not be.
     known = {one.name for one in skipped}
     skipped += [one for one in found.skipped if one.name not in known]
@@ -53,8 +54,8 @@ def roll_forward(run_path: str) -> list[Skipped]:
     """Commits the newest attempt that is newer than the latest checkpoint and has parts of all its writers.
 
     The answer is what could not be committed, and why: `writer-missing` where a save was cut short, which is nobody's
-    concern. Harmless while the job that wrote the attempt still runs: whoever commits puts the same bytes. Raises errors
-    of class io.
+    concern. Harmless while the job that wrote the attempt still runs: whoever commits puts the same bytes. Raises
+    errors of class io and unsupported: whether there is a newer checkpoint is not known then.
     """
     skipped = []
     for attempt in sorted(list_checkpoints(run_path), key=_rank, reverse=True):
@@ -66,13 +67,47 @@ def roll_forward(run_path: str) -> list[Skipped]:
             continue
         try:
             _core.commit(attempt.path, run_path=run_path, name=attempt.name)
-        except Error as error:
-            if error.class_ == "io":
+        except Error as failed:
+            if failed.class_ in ("io", "unsupported"):
                 raise
-            skipped.append(Skipped(attempt.name, error))
+            skipped.append(Skipped(attempt.name, failed))
         else:
             break
     return skipped
+
+
+def _never_committed(run_path: str, skipped: list[Skipped]) -> list[Skipped]:
+    """What a run without a checkpoint has: attempts that never were one. Raises when there is a lost or rejected one."""
+    known = {one.name: one for one in skipped}
+    lost: list[Skipped] = []
+    passed: list[Skipped] = []
+    for attempt in sorted(list_checkpoints(run_path), key=_rank, reverse=True):
+        committed = attempt.state not in ("uncommitted", "deleted")
+        if attempt.rejected is not None:
+            why = error("rejected", f"it is rejected: {attempt.rejected}")
+        elif attempt.error is not None:
+            why = attempt.error
+        elif committed:
+            why = error("not-found", "it was committed a moment ago", remedy="Start the job again.")
+        else:
+            code = "deleted" if attempt.state == "deleted" else "not-committed"
+            why = error(code, "it never became a checkpoint, or is being removed")
+        one = Skipped(attempt.name, why) if committed else known.get(attempt.name, Skipped(attempt.name, why))
+        (lost if committed else passed).append(one)
+    if not lost:
+        return passed
+    said = "; ".join(f"{one.name}: {one.error.code}: {one.error.message}" for one in lost[:_NAMED])
+    more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    message = f"expected a checkpoint to resume from, found that none of the {len(lost)} in the run can be: {said}"
+    raise lost[0].error.with_message(message + more, location=Location(file=run_path), remedy=_LOST)
+
+
+_NAMED = 8
+"""How many lost checkpoints a message names."""
+_LOST = (
+    "Repair one: from another copy, by `waystation salvage`, or by removing its `rejected` marker. To train from nothing "
+    "all the same call start_over(), or start the job with resume=None."
+)
 
 
 def _rank(attempt: Listed) -> tuple[int, int, str]:

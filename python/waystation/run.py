@@ -68,8 +68,8 @@ class Listed:
 class Fate:
     """What became, or with `dry_run` would become, of one attempt, and why.
 
-    `fate` is `kept`, `removed`, `left` (no checkpoint any more, but a directory was found in it, which stays), or `failed`:
-    `error` says why it could not be removed, and the next `gc` goes on with it.
+    `fate` is `kept`, `removed`, `left` (no checkpoint any more, but a directory was found in it, which stays), or
+    `failed`: `error` says why it could not be removed, and the next `gc` goes on with it.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Waiting for what another rank puts into a shared directory, without a word to it.
 
-It knows a clock and a file's form; it must not know who writes it. Looking again is done ever more seldom, up to twice a
-second: thousands of ranks may be looking at one file server.
+It knows a clock and a file's form; it must not know who writes it. Looking again is done ever more seldom, up to twice
+a second: thousands of ranks may be looking at one file server.
 """
 
 from __future__ import annotations
