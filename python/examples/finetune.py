@@ -89,7 +89,7 @@ def main() -> None:
     progress = Progress(samples=0)
     state = TrainingState(model, optimizer, schedulers=schedule, data={"train": data}, progress=progress)  # <-
 
-    with CheckpointManager(arguments.run, every=arguments.every, pool_bytes="auto") as manager:  # <-
+    with CheckpointManager(arguments.run, every=arguments.every, keep_last=3, pool_bytes="auto") as manager:  # <-
         checkpoint = manager.resume()  # <-
         if checkpoint is not None:  # <-
             print(f"resumed from step {checkpoint.step}: {state.restore(checkpoint)}")  # <-

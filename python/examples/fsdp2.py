@@ -63,7 +63,7 @@ def main() -> None:
     progress = Progress(samples=0)
     state = TrainingState(model, optimizer, data={"train": data}, progress=progress, place=here)  # <-
 
-    with CheckpointManager(arguments.run, every=arguments.every, pool_bytes="auto", group=here.group,
+    with CheckpointManager(arguments.run, every=arguments.every, keep_last=3, pool_bytes="auto", group=here.group,
                            topology=here.topology, coordinate=here.coordinate) as manager:  # <-
         checkpoint = manager.resume()  # <-
         if checkpoint is not None:  # <-

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that each step takes longer")
     args = parser.parse_args()
 
-    with CheckpointManager(args.run, every=args.every, keep_last=2, pool_bytes="auto") as manager:
+    with CheckpointManager(args.run, every=args.every, keep_last=3, pool_bytes="auto") as manager:
         step, weights, velocity = 0, np.zeros(10_000, np.float32), np.zeros(10_000, np.float32)
         checkpoint = manager.resume()
         if checkpoint is not None:
