@@ -303,6 +303,16 @@ def test_the_first_attempt_of_a_run_is_rolled_forward(runs):
     assert Job.start(runs, resume="latest").resume_from.step == 5
 
 
+def test_it_is_rolled_forward_also_for_who_starts_elsewhere(runs):
+    saved = Job.start(runs).save(snapshot(4), 4)
+    for step, resume in ((5, None), (6, saved.path)):
+        path = parts_without_commit(runs, step)
+        job = Job.start(runs, resume=resume)
+        assert states(runs)[step] == "complete" and job.skipped == []
+        assert (None if job.resume_from is None else job.resume_from.step) == (4 if resume else None)
+        whole(path)
+
+
 def test_an_attempt_that_lacks_a_part_is_left(runs):
     Job.start(runs).save(snapshot(4), 4)
     parts_without_commit(runs, 5, writers=3, missing=1)

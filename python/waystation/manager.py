@@ -25,7 +25,6 @@ from .job import Job, Reserved, Saved
 from .pool import Pool
 from .preempt import Preemption
 from .progress import Progress
-from .rollforward import roll_forward
 from .run import gc, latest, pin, reject, verify
 from .snapshot import Snapshot
 
@@ -323,8 +322,6 @@ class CheckpointManager:
     def _spare(self, job: Job) -> None:
         """Keeps what was there before the job began anew."""
         try:
-            # An attempt that only lacks its commit could not get it once this job has made one.
-            roll_forward(self.run_path)
             pin(latest(self.run_path).path, f"before-start-over-{job.plan.timeline}")
         except NoCheckpointError:
             pass  # what is damaged is no retention's to remove

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, field
 
 from . import _core
-from .errors import Error, Location, NoCheckpointError, error
+from .errors import Error, Location, NoCheckpointError, UnsupportedError, error
 from .run import Listed, Skipped, latest, list_checkpoints
 
 __all__ = ["ResumePoint", "resume_point", "roll_forward"]
@@ -32,6 +32,8 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
     Raises what keeps `latest` from being known: an error of class io or unsupported. And a run whose checkpoints are
     all damaged or rejected is no fresh start: the newest one's error, which names the others.
     """
+    if resume != "latest":
+        _finish(run_path)
     if resume is None:
         return ResumePoint()
     if resume != "latest":
@@ -74,6 +76,16 @@ def roll_forward(run_path: str) -> list[Skipped]:
         else:
             break
     return skipped
+
+
+def _finish(run_path: str) -> None:
+    """Rolls forward for a job that resumes from something else: once it has made an attempt, nobody else may."""
+    if not os.path.lexists(run_path):
+        return
+    try:
+        roll_forward(run_path)
+    except UnsupportedError:
+        pass  # left for a newer version, as it is
 
 
 def _never_committed(run_path: str, skipped: list[Skipped]) -> list[Skipped]:
