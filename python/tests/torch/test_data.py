@@ -2,6 +2,7 @@
 reshaped."""
 
 import json
+import os
 import random
 
 import pytest
@@ -297,5 +298,21 @@ def test_digests(tmp_path):
     assert digest_of_files(tmp_path) == sizes and digest_of_files(tmp_path, contents=True) != contents
     (tmp_path / "one").write_bytes(b"12")
     assert digest_of_files(tmp_path) != sizes
-    with pytest.raises(Error):
+    with pytest.raises(OSError, match="none"):
         digest_of_files(tmp_path / "none")
+
+
+def test_a_folder_that_cannot_be_listed_is_not_an_empty_one(tmp_path, monkeypatch):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "one").write_bytes(b"1")
+    scandir = os.scandir
+
+    def denied(path):
+        if os.fspath(path).endswith("b"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(Error) as caught:
+        digest_of_files(tmp_path)
+    assert caught.value.code == "io-denied"

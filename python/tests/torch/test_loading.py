@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch_states import same, save
 
 from waystation.errors import Error
 from waystation.key import Key
 from waystation.snapshot import Piece, Snapshot
+from waystation.torch import model as models
 from waystation.torch.loading import Pending, Read, load
 
 
@@ -64,3 +66,36 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
     shard.write_bytes(data)
     with pytest.raises(Error, match="crc-mismatch"):
         load(ckpt, [_whole("t0", torch.zeros(4, 6, dtype=torch.int32))])
+
+
+def test_tensors_of_one_memory_are_refused_where_other_elements_are_stored(tmp_path: Path) -> None:
+    class Pair(nn.Module):
+        def __init__(self, second: float, how: str = "apart") -> None:
+            super().__init__()
+            self.a = nn.Parameter(torch.full((4, 3), 1.0))
+            shared = {"apart": torch.full((4, 3), second), "same": self.a.data,
+                      "row": self.a.data[2], "column": self.a.data[:, 1]}[how]
+            self.b = nn.Parameter(torch.full(shared.shape, second) if how == "apart" else shared)
+
+    ckpt = save(tmp_path, models.capture(Pair(2.0)))
+    live = Pair(0.0, "same")
+    for strict in (True, False):
+        with pytest.raises(Error, match="param a: memory .shares memory with b here") as caught:
+            models.restore(ckpt, live, strict=strict)
+        assert caught.value.code == "not-exact" and live.a.eq(1).all()
+    # Those that hold what was stored of them, all alike or a part of one another, are restored.
+    for how in ("same", "row", "column"):
+        saved, fresh = Pair(1.0, how), Pair(0.0, how)
+        with torch.no_grad():
+            saved.a.copy_(torch.arange(12.0).view(4, 3))
+        ckpt = save(tmp_path, models.capture(saved))
+        assert models.restore(ckpt, fresh).ok
+        same(dict(fresh.state_dict()), dict(saved.state_dict()))
+    # Nor are those that only lie between one another.
+    both = torch.arange(24.0).view(4, 6)
+    ckpt = save(tmp_path, Snapshot([Piece.whole(Key.param(name), both[:, at::2].contiguous())
+                                    for at, name in enumerate("ab")]))
+    woven = torch.zeros(4, 6)
+    pending = Pending(reads=[Read(Key.param(name), (0, 0), (4, 3), woven[:, at::2]) for at, name in enumerate("ab")])
+    pending.run(ckpt)
+    assert woven.equal(both)

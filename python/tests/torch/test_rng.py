@@ -11,6 +11,7 @@ import torch
 
 from waystation import _core
 from waystation.errors import Error, NotExactError
+from waystation.torch import rng
 from waystation.torch.group import Place, Solo
 from waystation.torch.rng import Off, PerRank, Shared, Streams
 
@@ -166,13 +167,13 @@ def test_put_finds_a_generator_that_does_not_hold_it():
     assert caught.value.code == "canary-mismatch"
 
 
-@pytest.mark.parametrize("rng", [
+@pytest.mark.parametrize("said", [
     {"mine": 5}, {"python": "yes"}, {"mine": (torch.Generator(), "shared")},
     {"mine": (torch.Generator(), PerRank(axes=("pp",)))},
 ], ids=str)
-def test_what_is_no_stream_is_refused(rng):
+def test_what_is_no_stream_is_refused(said):
     with pytest.raises(Error) as caught:
-        Streams(rng, four())
+        Streams(said, four())
     assert caught.value.code == "bad-argument"
 
 
@@ -190,3 +191,16 @@ def test_numpys_pcg_is_not_put_into_another_pcg():
     saved = {"mine": values(Streams({"mine": numpy.random.Generator(numpy.random.PCG64(1))}, ALONE).capture())["mine"]}
     with pytest.raises(NotExactError, match="PCG64DXSM"):
         Streams({"mine": numpy.random.Generator(numpy.random.PCG64DXSM(1))}, ALONE).natives(saved)
+
+
+@pytest.mark.parametrize("said", [True, False, {"cuda": PerRank()}], ids=str)
+def test_a_device_that_is_first_used_later_is_not_missed(monkeypatch, said):
+    of_this_process, there = rng._built_in, []
+    device = torch.Generator()
+    monkeypatch.setattr(rng, "_built_in", lambda name: of_this_process(name) if name != "cuda" else
+                        rng._torch(device) if there else None)
+    streams = Streams(said, ALONE)
+    assert "cuda" not in {record.name for record in streams.capture()}
+    there.append(True)
+    found = {record.name: record.kind for record in streams.capture()}
+    assert found["cuda"] == ("uncaptured" if said is False else "rng")

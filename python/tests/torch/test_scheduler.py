@@ -185,3 +185,12 @@ def test_anything_with_a_state_dict_is_a_schedule(tmp_path: Path) -> None:
         schedules.capture(object())
     with pytest.raises(Error, match="optimizer_steps"):
         schedules.capture(warm, unit="rounds")
+
+
+def test_a_place_never_gets_what_another_one_saved(tmp_path: Path) -> None:
+    made = lr.StepLR(torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.5), 3)
+    first, second = (("pp", 0),), (("pp", 1),)
+    ckpt = save(tmp_path, schedules.capture(made, coordinate=first), topology=[("pp", 1)])
+    assert schedules.plan(ckpt, made, coordinate=first).report.ok
+    assert schedules.plan(ckpt, made).report.ok  # one process that stands nowhere takes the only one
+    assert [line.finding for line in schedules.plan(ckpt, made, coordinate=second).report] == ["missing"]

@@ -319,3 +319,37 @@ def test_per_rank_generators_are_told_apart_by_the_axes_they_vary_over():
     state = TrainingState(torch.nn.Linear(2, 2), place=place, rng={"torch": PerRank(axes=("dp",))})
     where = {record.name: record.coordinate for record in state.streams.capture()}
     assert where == {"torch": (("dp", 1),), "python": place.coordinate, "numpy": place.coordinate}
+
+
+def test_streams_that_are_off_at_both_ends_are_named_with_what_to_say(tmp_path):
+    state = TrainingState(torch.nn.Linear(2, 2), rng=False)
+    ckpt = save(state, tmp_path / "run")
+    with pytest.raises(NotExactError) as caught:
+        state.restore(ckpt)
+    assert "leave_out=('numpy', 'python', 'torch')" in caught.value.remedy and "streams" in caught.value.remedy
+    assert state.restore(ckpt, leave_out=("numpy", "python", "torch")).ok
+    assert state.restore(ckpt, streams="none").ok
+    with pytest.raises(NotExactError) as caught:
+        TrainingState(torch.nn.Linear(2, 2)).restore(ckpt)
+    assert "leave_out=('numpy'" not in caught.value.remedy
+
+
+def test_a_rate_that_was_changed_here_is_said_to_be_replaced(tmp_path):
+    def made(rate, scheduled):
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        steps = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5) if scheduled else None
+        return optimizer, steps, TrainingState(model, optimizer, schedulers=steps, rng=False)
+
+    for scheduled in (False, True):
+        optimizer, steps, state = made(0.5, scheduled)
+        if steps is not None:
+            optimizer.step(), steps.step()
+        ckpt = save(state, tmp_path / f"run{scheduled}")
+        for rate in (0.5, 0.125):
+            optimizer, _, state = made(rate, scheduled)
+            report = state.restore(ckpt, streams="none")
+            said = [line.reason for line in report.notes if line.kind == "optimizer"]
+            member = "initial_lr" if scheduled else "lr"
+            assert said == ([f"{member} was 0.125 here and is 0.5 as saved"] if rate != 0.5 else [])
+            assert optimizer.param_groups[0]["lr"] == (0.25 if scheduled else 0.5)

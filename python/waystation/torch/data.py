@@ -88,7 +88,7 @@ def digest_of_files(folder: str | os.PathLike[str], *, contents: bool = False) -
     """
     root = os.fspath(folder)
     said: list[Said] = []
-    for parent, folders, files in os.walk(root):
+    for parent, folders, files in os.walk(root, onerror=_raise):
         folders.sort()
         for name in sorted(files):
             path = os.path.join(parent, name)
@@ -100,6 +100,11 @@ def digest_of_files(folder: str | os.PathLike[str], *, contents: bool = False) -
     if not said:
         raise usage(f"expected files beneath {root}, found none")
     return digest_of_dataset("files", said)
+
+
+def _raise(why: OSError) -> None:
+    what = f"{why.filename} could not be listed: {why.strerror}"
+    raise error("io-denied" if isinstance(why, PermissionError) else "io", what) from why
 
 
 def _digest(file: BinaryIO) -> str:

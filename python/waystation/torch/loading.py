@@ -55,9 +55,21 @@ class Pending:
         self.reads += other.reads
         self.finish += other.finish
 
+    def hold_shared(self, ckpt: Checkpoint) -> None:
+        """Adds a finding for live tensors that share memory and of which the checkpoint has other elements: the last
+        one read would be what all of them hold. Only the elements of such tensors are read here."""
+        for reads in sharing(self.reads):
+            for read in _unlike(ckpt, reads):
+                others = ", ".join(sorted({other.key.name for other in reads} - {read.key.name}))
+                line = Line(read.key.role, read.key.name, "none", f"shares memory with {others} here, and they differ "
+                            "in the checkpoint", "memory")
+                if line not in self.report.lines:
+                    self.report.lines.append(line)
+
     def run(self, ckpt: Checkpoint, *, strict: bool = True, progress: _core.Progress | None = None,
             memory: int = MEMORY) -> list[Line]:
         """Refuses with `not-exact` where the report stands against it; else reads all, finishes and gives the lines."""
+        self.hold_shared(ckpt)
         self.report.raise_if_bad(strict)
         load(ckpt, self.reads, progress=progress, memory=memory)
         for step in self.finish:
@@ -100,6 +112,48 @@ def load(ckpt: Checkpoint, reads: Iterable[Read], *, progress: _core.Progress | 
             done += sum(len(want[2]) for want in wants)
         for read, copy in through:
             _put(read, copy)
+
+
+def sharing(reads: Iterable[Read]) -> list[list[Read]]:
+    """Reads of several tensors whose places overlap, or lie between one another, by the memory that they share."""
+    held = list(reads)
+    spans = sorted(((str(read.into.device), *_span(read.into)), number) for number, read in enumerate(held))
+    runs: list[list[Read]] = []
+    device, end = "", 0
+    for (where, first, last), number in spans:
+        if where != device or first >= end:
+            runs.append([])
+            end = last
+        device, end = where, max(end, last)
+        runs[-1].append(held[number])
+    # Boxes of one tensor do not overlap.
+    return [run for run in runs if len({read.key for read in run}) > 1]
+
+
+def _unlike(ckpt: Checkpoint, reads: list[Read]) -> list[Read]:
+    """Which of reads of one memory would not leave there what they read: all are put into a copy of it, in order."""
+    low = min(_span(read.into)[0] for read in reads)
+    memory = torch.zeros(max(_span(read.into)[1] for read in reads) - low, dtype=torch.uint8)
+    copies = [torch.empty(read.into.shape, dtype=read.into.dtype) for read in reads]
+    load(ckpt, [Read(read.key, read.start, read.extent, copy) for read, copy in zip(reads, copies)])
+    placed: list[tuple[Read, torch.Tensor, torch.Tensor]] = []
+    for read, copy in zip(reads, copies):
+        size, (first, _) = read.into.element_size(), _span(read.into)
+        sizes, strides = list(read.into.shape), [stride * size for stride in read.into.stride()]
+        stored = copy.reshape(-1).view(torch.uint8).view(*sizes, size)
+        for dim, stride in enumerate(strides):
+            if stride == 0:  # expanded: one place, of which `load` sees that its elements are equal
+                sizes[dim], stored = 1, stored.narrow(dim, 0, 1)
+        there = memory.as_strided((*sizes, size), (*strides, 1), first - low)
+        there.copy_(stored)
+        placed.append((read, there, stored))
+    return [read for read, there, stored in placed if not torch.equal(there, stored)]
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First address of the elements of a tensor, and that after the last."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def _want(read: Read, into: torch.Tensor) -> tuple[Key, tuple[Sequence[int], Sequence[int]], arrays.Bytes]:

@@ -174,7 +174,8 @@ class _Plan:
                 continue
             if member not in values:
                 notes.append(f"{member} is not in the checkpoint and stays {now!r}")
-            elif not _scheduled(member) and not _same(now, values[member]):
+            # A rate with a schedule moves with it, and what it began with is compared.
+            elif not (member == "lr" and "initial_lr" in group) and not _same(now, values[member]):
                 notes.append(f"{member} was {now!r} here and is {values[member]!r} as saved")
         for member, made in saved.get("implementation", []):
             before = tree.from_tree(made, self.stored.ckpt.tensor)
@@ -315,10 +316,6 @@ def _follows(entry: Entry, shape: tuple[int, ...]) -> bool:
     if entry.axes is None:
         return True
     return all(axis is None or axis < len(shape) and size == shape[axis] for size, axis in zip(entry.shape, entry.axes))
-
-
-def _scheduled(member: str) -> bool:
-    return member in ("lr", "initial_lr")
 
 
 def _same(a: Any, b: Any) -> bool:

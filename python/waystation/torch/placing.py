@@ -32,6 +32,7 @@ def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, 
     for demand in (streams, cursors):
         if demand not in GRADES:
             raise usage(f"expected one of the grades {', '.join(GRADES)}, found {demand!r}")
+    live.look()
     saved = {kind: {record.name for record in ckpt.records(kind)} for kind in ("rng", "cursor", "uncaptured")}
     there = saved["rng"] | saved["cursor"] | saved["uncaptured"]
     unknown = set(leave_out) - there - set(live.names) - set(live.off) - sources.keys()
@@ -61,6 +62,8 @@ class Placed:
     natives: dict[str, bytes] = field(default_factory=dict)
     cursors: dict[str, dict[str, Any]] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    off: list[str] = field(default_factory=list)
+    """Streams that were not saved and are switched off here too, which nobody said to go on without."""
     problems: list[str] = field(default_factory=list)
     remedies: list[str] = field(default_factory=list)
 
@@ -69,7 +72,11 @@ class Placed:
         here."""
         refused = said["refused"]
         if refused is not None:
-            raise from_parts(refused["code"], refused["class"], refused["message"], refused["remedy"],
+            remedy = refused["remedy"]
+            if self.off:
+                remedy = (f"{', '.join(self.off)} were switched off when this was saved, as they are here: say "
+                          f"leave_out={tuple(self.off)!r} to go on without them, or streams=\"none\". {remedy}")
+            raise from_parts(refused["code"], refused["class"], refused["message"], remedy,
                              *(refused.get(member)
                                for member in ("file", "offset", "pointer", "record", "tensor", "rule")))
         if self.problems:
@@ -93,6 +100,8 @@ def hold(said: dict[str, Any], streams: Streams, sources: Mapping[str, CursorSou
     for graded in said["report"]:
         if graded["kind"] == "uncaptured":
             placed.lines.append(Line("uncaptured", graded["name"], "none", graded.get("reason")))
+            if demands[0] != "none" and graded["name"] in streams.off.keys() - set(leave_out):
+                placed.off.append(graded["name"])
     return placed
 
 

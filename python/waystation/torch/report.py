@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from .._registry import GRADES
 from ..errors import NotExactError
 
-ALWAYS = frozenset({"shape", "dtype", "form", "algorithm"})
+ALWAYS = frozenset({"shape", "dtype", "form", "algorithm", "memory"})
 """Findings that no `strict=False` passes over: the elements would be other ones."""
 
 
@@ -20,7 +20,8 @@ class Line:
     """One thing and how well it is restored.
 
     `grade` is one of the registry. `finding` says in a word what stands against it: `missing` (in the checkpoint),
-    `unexpected` (there, and the live object has none), `shape`, `dtype`, `tied`, `hyper`, `order`, `form`, `algorithm`;
+    `unexpected` (there, and the live object has none), `shape`, `dtype`, `tied`, `hyper`, `order`, `form`, `algorithm`,
+    `memory` (shared with another tensor, and other elements are stored of that);
     None where nothing does. A line with a reason and no finding is a note.
     """
 

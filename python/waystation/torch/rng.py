@@ -11,10 +11,9 @@ be `Shared` and compared before it is recorded once.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, Union
 
@@ -203,6 +202,7 @@ class Streams:
 
     What of `BUILT_IN` it does not name stays as with True. "torch" is PyTorch's generator of the CPU, "cuda" and "xpu"
     those of the current device, when it was used; a trainer that draws on several devices names their generators.
+    One that comes into being later, as CUDA's at its first use, is found at the next capture or restore.
     Without a scope a stream is `PerRank()` where the job has axes; in a job of one process without axes nothing can
     change its shape. Raises `bad-argument` for anything else.
     """
@@ -212,14 +212,20 @@ class Streams:
         self._streams: dict[str, _Stream] = {}
         self._off: dict[str, str] = {}
         said = {} if isinstance(rng, bool) else dict(rng)
-        for name in BUILT_IN:
-            self._say_built_in(name, said.pop(name, True if rng is not False else False))
+        self._built_in = {name: said.pop(name, rng is not False) for name in BUILT_IN}
+        self.look()
         for name, what in said.items():
             live, scope = what if isinstance(what, tuple) and len(what) == 2 else (what, None)
             if isinstance(live, Off):
                 self._off[name] = live.reason
             else:
                 self._add(name, _source(name, live), scope)
+
+    def look(self) -> None:
+        """Takes in those of `BUILT_IN` that have come into being."""
+        for name, what in self._built_in.items():
+            if name not in self._streams and name not in self._off:
+                self._say_built_in(name, what)
 
     def _say_built_in(self, name: str, what: object) -> None:
         off = Off() if what is False else what if isinstance(what, Off) else None
@@ -260,6 +266,7 @@ class Streams:
 
     def capture(self) -> list[Record]:
         """The records of this rank as its streams stand, and one of kind `uncaptured` for each that is off."""
+        self.look()
         records = [Record("rng", stream.name, self._value(stream), self.coordinate(stream.name))
                    for stream in self._streams.values()]
         for name, reason in self._off.items():
@@ -274,18 +281,6 @@ class Streams:
         if stream.lineage is not None:
             value["fork"] = stream.lineage
         return value
-
-    def digests(self, records: list[Record]) -> Iterator[tuple[str, str]]:
-        """What ranks of one coordinate must agree on: a name for each stream and coordinate, and the digest of its
-        record.
-
-        A stream with a coordinate along all axes is nobody else's and not among them.
-        """
-        whole = len(self._place.topology)
-        for record in records:
-            if record.kind == "rng" and len(record.coordinate) < whole:
-                text = json.dumps(record.value, sort_keys=True)
-                yield f"{record.name} {list(record.coordinate)}", hashlib.sha256(text.encode()).hexdigest()
 
     def natives(self, values: Mapping[str, dict[str, Any]]) -> dict[str, bytes]:
         """The states in values of records, by the stream's name, each in its generator's own form.

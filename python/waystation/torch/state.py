@@ -246,6 +246,7 @@ class TrainingState:
         said, placed = self._placed(ckpt, streams, cursors, out)
         pending = self._plan(Stored.of(ckpt), said)
         pending.report.extend(placed.lines)
+        pending.hold_shared(ckpt)
         return pending.report
 
     def restore(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
@@ -276,6 +277,7 @@ class TrainingState:
             placed.raise_if_bad(said)
             pending = self._plan(Stored.of(ckpt), said)
             pending.report.extend(placed.lines)
+            pending.hold_shared(ckpt)
             pending.report.raise_if_bad(strict)
             if verify_first and group.rank == 0:
                 verify(ckpt.path).raise_if_bad()
