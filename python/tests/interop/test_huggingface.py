@@ -117,6 +117,66 @@ def test_from_checkpoint_makes_the_model_of_its_configuration(tmp_path: Path) ->
         from_checkpoint(tmp_path / "bare")
 
 
+_KERNEL = "kernels-community/flash-attn"
+_CONFIGS: dict[str, tuple[Any, str]] = {
+    "a list": ([1], "no JSON object"),
+    "no JSON": (b"{", "no JSON"),
+    "nested without end": (b"[" * 200_000, "no JSON"),
+    "no type": ({}, "model_type None"),
+    "a type that is no text": ({"model_type": ["llama"]}, "model_type"),
+    "a type of nobody": ({"model_type": "mine"}, "model_type 'mine'"),
+    "a function": ({"model_type": "llama", "architectures": ["pipeline"]}, "no model 'pipeline'"),
+    "a class that is no model": ({"model_type": "llama", "architectures": ["LlamaConfig"]}, "no model"),
+    "a dotted name": ({"model_type": "llama", "architectures": ["utils.hub"]}, "no model"),
+    "a name that is no text": ({"model_type": "llama", "architectures": [7]}, "no list of names"),
+    "names that are no list": ({"model_type": "llama", "architectures": "LlamaModel"}, "no list of names"),
+    "a size that is no number": ({"model_type": "llama", "hidden_size": "wide"}, "makes nothing of it"),
+    "a quantizer": ({"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}, "quantized"),
+}
+
+
+@pytest.mark.parametrize("name", _CONFIGS)
+def test_a_configuration_of_a_checkpoint_is_checked(name: str, tmp_path: Path) -> None:
+    config, message = _CONFIGS[name]
+    raw = config if isinstance(config, bytes) else json.dumps(config).encode()
+    waystation.save(tmp_path / "c", {"w": np.ones(1)}, attachments={"config.json": raw})
+    with pytest.raises(Error, match=message) as refused:
+        from_checkpoint(tmp_path / "c")
+    assert refused.value.code == "bad-argument"
+
+
+def test_what_a_configuration_names_is_neither_fetched_nor_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import modeling_flash_attention_utils, modeling_utils
+    from transformers.integrations import hub_kernels
+
+    def fetched(*_: Any, **__: Any) -> Any:
+        raise AssertionError("something was fetched from the Hub")
+
+    for module, name in (
+        (modeling_utils, "lazy_import_flash_attention"),
+        (modeling_flash_attention_utils, "lazy_import_flash_attention"),
+        (hub_kernels, "get_kernel"),
+    ):
+        monkeypatch.setattr(module, name, fetched, raising=False)
+    model = _llama(False).eval()
+    said = {**json.loads(model.config.to_json_string()), "architectures": ["LlamaForCausalLM"]}
+    said |= {
+        "attn_implementation": _KERNEL,
+        "_attn_implementation": _KERNEL,
+        "auto_map": {"AutoConfig": "them/theirs--mine.Config", "AutoModelForCausalLM": "them/theirs--mine.Model"},
+    }
+    waystation.save(
+        tmp_path / "c",
+        {name: tensor.contiguous() for name, tensor in model.state_dict().items()},
+        attachments={"config.json": json.dumps(said).encode()},
+    )
+    loaded = from_checkpoint(tmp_path / "c")
+    assert torch.equal(_answer(loaded.eval()), _answer(model))
+    assert "kernels-community" not in str(loaded.config._attn_implementation)
+    with pytest.raises(Error, match="trust_remote_code"):
+        from_checkpoint(tmp_path / "c", trust_remote_code=True)
+
+
 def test_load_into_refuses_before_it_touches(tmp_path: Path) -> None:
     torch.manual_seed(1)
     model = torch.nn.Linear(3, 2)

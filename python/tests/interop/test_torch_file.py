@@ -194,6 +194,23 @@ def test_a_nest_of_a_training_comes_back_through_dcp(tmp_path: Path) -> None:
         assert _same(_plain(wanted[name]), _plain(state[name])), name
 
 
+def test_an_optimizer_of_very_many_parameters_is_one(tmp_path: Path) -> None:
+    names = [f"w{number}" for number in range(100_001)]
+    state = {
+        "model": {"w0": torch.ones(2)},
+        "optim": {
+            "state": {"w0": {"momentum_buffer": torch.ones(2)}},
+            "param_groups": [
+                {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "params": names},
+            ],
+        },
+    }
+    torch.save(state, tmp_path / "a.pt")
+    made = import_torch_file(tmp_path / "a.pt", out=tmp_path / "c", trust_pickle=True)
+    assert [record[:2] for record in _core.Checkpoint.open(made.path).records() if record[0] == "optimizer"]
+    assert _bytes(made.path, Key.optimizer("w0", "sgd.momentum", "optim")) == _of(torch.ones(2))
+
+
 def json_latest(run: Path) -> str:
     import json
 

@@ -6,13 +6,13 @@ Nothing that is read here is ever run. `python -m waystation.interop` is the fro
 from __future__ import annotations
 
 from .dcp_dir import import_dcp
-from .huggingface import Exported, export_hf, from_checkpoint, import_hf, load_into
-from .intake import Imported
+from .huggingface import ExportedModel, export_hf, from_checkpoint, import_hf, load_into
+from .intake import ImportedState
 from .torch_file import import_torch_file
 
 __all__ = [
-    "Exported",
-    "Imported",
+    "ExportedModel",
+    "ImportedState",
     "export_hf",
     "from_checkpoint",
     "import_dcp",

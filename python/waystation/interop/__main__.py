@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import Error
-from . import Exported, Imported, export_hf, import_dcp, import_hf, import_torch_file
+from . import ExportedModel, ImportedState, export_hf, import_dcp, import_hf, import_torch_file
 
 _EXAMPLES = """\
 examples:
@@ -42,12 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(dataclasses.asdict(made), sort_keys=True))
         return 0
     print(made.path)
-    for line in () if isinstance(made, Exported) else (*made.skipped, *made.notes):
+    for line in () if isinstance(made, ExportedModel) else (*made.skipped, *made.notes):
         print(f"left out: {line}", file=sys.stderr)
     return 0
 
 
-def _run(asked: argparse.Namespace) -> Imported | Exported:
+def _run(asked: argparse.Namespace) -> ImportedState | ExportedModel:
     if asked.command == "export-hf":
         names = dict(pair.split("=", 1) for pair in asked.rename) or None
         return export_hf(

@@ -17,7 +17,7 @@ from ..progress import Progress
 from . import dcp_metadata
 from .archive import Files, Source
 from .dcp_metadata import Box, Span, StoredTensor, StoredValue
-from .intake import MEMORY, Bytes, Fill, Imported, Target, take_in
+from .intake import MEMORY, Bytes, Fill, ImportedState, Target, take_in
 from .refusal import Place, refuse
 from .state import Entries, Part, Tensor, Value, array_tensor, snapshot_of
 from .torch_file import need_trust, plain
@@ -45,7 +45,7 @@ def import_dcp(
     memory: int = MEMORY,
     threads: int | None = None,
     progress: Progress = None,
-) -> Imported:
+) -> ImportedState:
     """Makes a checkpoint of what `dcp.save` wrote: at `out`, a directory to make, or as the next attempt of `run`.
 
     `trust_pickle=True` is needed, though nothing of the directory is run: what it holds is still only what its author
@@ -77,7 +77,7 @@ def import_dcp(
             refused=None if skip_unreadable else lambda why: refusal_of(why, Place(folder)),
         )
         path, digest = take_in(made.snapshot, target, source=folder, threads=threads, memory=memory, progress=progress)
-    return Imported(path, digest, step, len(metadata.tensors), made.snapshot.nbytes, made.values, tuple(made.skipped))
+    return ImportedState(path, digest, step, len(metadata.tensors), made.snapshot.nbytes, made.values, tuple(made.skipped))
 
 
 def _metadata(files: Files, folder: str, trust_links: bool) -> dcp_metadata.Metadata:
@@ -194,7 +194,11 @@ class _Reader:
             raise NoForm("nothing that is a tensor", stored.path)
 
         leaf = file.root
-        return Value(plain(leaf), lambda put: self.known(file, to_tree(leaf, stored.path, put, budget), stored), within)
+        return Value(
+            plain(leaf, Budget(file.pickle_bytes, file.place)),
+            lambda put: self.known(file, to_tree(leaf, stored.path, put, budget), stored),
+            within,
+        )
 
     def known(self, file: TorchFile, tree: object, stored: StoredValue) -> object:
         """The tree, unless its pickle names something unknown that is not in it either."""

@@ -15,13 +15,14 @@ from typing import Final
 from . import torch_globals
 from .pickle_machine import Global, Inert, Unknown, load
 from .refusal import Place, refuse
-from .torch_globals import TorchDtype, TorchSize
+from .torch_globals import ELEMENTS, TorchDtype, counts, is_count
 from .walk import Path, show
 
 _MODULE: Final = "torch.distributed.checkpoint.metadata"
 _FILES: Final = "torch.distributed.checkpoint.filesystem"
 MAX_METADATA: Final = 2 << 30
 Numbers = tuple[int, ...]
+_AXES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,15 @@ def read(data: bytes, place: Place) -> Metadata:
         raise refuse(
             f"it names {', '.join(unknown[:5])}: nothing of the kind belongs into the metadata of a checkpoint", place
         )
-    return _Reader(place).metadata(root, len(data))
+    return _Reader(place, len(data)).metadata(root)
 
 
 class _Reader:
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, pickle_bytes: int) -> None:
         self.place = place
+        self.pickle_bytes = pickle_bytes
+        self.chunks_left = pickle_bytes // 8
+        """Chunks that may still be met: one takes more bytes than that, unless it stands in many places."""
 
     def bad(self, message: str, key: str | None = None, code: str = "bad-argument") -> Exception:
         return refuse(message if key is None else f"{show((key,))}: {message}", self.place, code=code)
@@ -154,12 +158,16 @@ class _Reader:
         return value.members
 
     def numbers(self, value: object, key: str) -> Numbers:
-        numbers = value.numbers if isinstance(value, TorchSize) else value
-        if not isinstance(numbers, tuple) or not all(type(number) is int and number >= 0 for number in numbers):
-            raise self.bad("a size or offset that is none", key)
+        # Their number and each of them are bounded before anything is multiplied or told.
+        try:
+            numbers = counts(value, "a size or offset")
+        except ValueError as e:
+            raise self.bad(str(e), key) from None
+        if len(numbers) > _AXES:
+            raise self.bad(f"a tensor of {len(numbers)} axes, the format has {_AXES}", key, "limit")
         return numbers
 
-    def metadata(self, root: object, pickle_bytes: int) -> Metadata:
+    def metadata(self, root: object) -> Metadata:
         members = self.fields(root, "Metadata")
         state, places = members.get("state_dict_metadata"), members.get("storage_data")
         if not isinstance(state, dict) or not isinstance(places, dict):
@@ -176,7 +184,7 @@ class _Reader:
                 values.append(StoredValue(key, path, self.span(spans, key, None)))
             else:
                 tensors.append(self.tensor(key, path, said, spans))
-        return Metadata(tuple(tensors), tuple(values), pickle_bytes)
+        return Metadata(tuple(tensors), tuple(values), self.pickle_bytes)
 
     def path(self, paths: object, key: str) -> Path:
         """The path that the planner gave, or the key alone where it gave none."""
@@ -188,7 +196,8 @@ class _Reader:
         for step in path:
             if type(step) is not str and not (type(step) is int and 0 <= step < 2**53):
                 raise self.bad("a path of something else than text and numbers", key)
-        if ".".join(map(str, path)) != key:
+        # Counted first: a text that the pickle has once can be in many paths, many times.
+        if sum(len(step) for step in path if type(step) is str) > len(key) or ".".join(map(str, path)) != key:
             raise self.bad("a path that does not give its key", key)
         return tuple(path)
 
@@ -219,6 +228,7 @@ class _Reader:
             )
         plain = (
             type(file) is str
+            and len(file) <= 255
             and file not in ("", ".", "..")
             and "/" not in file
             and "\\" not in file
@@ -226,7 +236,7 @@ class _Reader:
         )
         if not plain:
             raise self.bad("it lies in a file whose name is not one of this directory", key)
-        if type(offset) is not int or type(length) is not int or offset < 0 or length < 0:
+        if not is_count(offset) or not is_count(length):
             raise self.bad("the place of its bytes is none", key)
         return Span(str(file), offset, length)
 
@@ -245,6 +255,11 @@ class _Reader:
             raise self.bad("a tensor without an element type or chunks", key)
         if dtype.dtype is None:
             raise self.bad(f"tensors of {dtype.name} have no element type in the registry", key, "unsupported-dtype")
+        if math.prod(number for number in size if number) > ELEMENTS:
+            raise self.bad("a tensor of more elements than can be", key)
+        self.chunks_left -= len(chunks)
+        if self.chunks_left < 0:
+            raise self.bad("it states far more chunks than it has bytes: it repeats itself")
         boxes: list[Box] = []
         for chunk in chunks:
             stated = self.fields(chunk, "ChunkStorageMetadata", key)

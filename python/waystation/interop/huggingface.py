@@ -14,15 +14,34 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import _core, dtypes
-from ..errors import Location, error, usage
+from ..errors import Error, Location, error, usage
 from ..progress import Progress, reporting
-from .intake import Imported, Target
+from .intake import ImportedState, Target
 
 if TYPE_CHECKING:
     from ..checkpoint import Checkpoint
 
 Names = Mapping[str, str] | Callable[[str], str]
 _INDEX: Final = "model.safetensors.index.json"
+_MAKE_IT: Final = "Make the model yourself, give `cls`, or call load_into with a model that you made."
+# What a configuration says beside what the model is: names of code and of kernels on the Hub, which loading would run.
+_FETCHING: Final = frozenset(
+    {
+        "auto_map",
+        "custom_pipelines",
+        "attn_implementation",
+        "_attn_implementation",
+        "_attn_implementation_internal",
+        "_attn_implementation_autoset",
+        "experts_implementation",
+        "_experts_implementation",
+        "_experts_implementation_internal",
+        "use_kernels",
+        "kernel_config",
+        "allow_all_kernels",
+        "trust_remote_code",
+    }
+)
 _UNITS: Final = {
     "B": 1,
     "KB": 10**3,
@@ -37,7 +56,7 @@ _UNITS: Final = {
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedModel:
     """What an export made."""
 
     path: str
@@ -57,7 +76,7 @@ def import_hf(
     writers: int = 1,
     attach: Sequence[str | os.PathLike[str]] = (),
     progress: Progress = None,
-) -> Imported:
+) -> ImportedState:
     """Makes a checkpoint of a directory of Hugging Face, or of one safetensors file, and checks it on the way.
 
     Each tensor becomes a parameter of its name, every other file an attachment; what is left out (weights of another
@@ -75,7 +94,7 @@ def import_hf(
             progress=report,
         )
     said = json.loads(answer)
-    return Imported(
+    return ImportedState(
         said["path"], said["digest"], step, said["tensors"], said["bytes"], 0, tuple(said.get("skipped", ()))
     )
 
@@ -90,7 +109,7 @@ def export_hf(
     names: Names | None = None,
     config: Any = None,
     progress: Progress = None,
-) -> Exported:
+) -> ExportedModel:
     """Makes a directory that `transformers` and every other reader of safetensors load, of any checkpoint.
 
     Of a checkpoint of training only the model goes out: tensors of `roles` of one `component`, byte for byte, with the
@@ -119,7 +138,7 @@ def export_hf(
         tied = _rename(os.fspath(out), names, tied)
     if text is not None:
         _replace(os.path.join(out, "config.json"), text.encode())
-    return Exported(said["path"], said["files"], said["bytes"], said["attachments"], tied)
+    return ExportedModel(said["path"], said["files"], said["bytes"], said["attachments"], tied)
 
 
 def load_into(
@@ -167,10 +186,18 @@ def from_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint, cls: Any = 
     """A model of `transformers` with the weights of a checkpoint that has its `config.json` among the attachments.
 
     `cls` is the class to make, by default the one that the configuration names as its architecture. `arguments` go to
-    `cls.from_pretrained`; code of a model directory is never run. Raises `not-found` where there is no configuration.
+    `cls.from_pretrained`. No code is run but that of `transformers` itself: neither code of a model directory, nor
+    kernels or further weights of the Hub that a configuration names. How attention is computed is therefore not taken
+    from the configuration but from `arguments` (`attn_implementation=…`).
+
+    Raises `not-found` where there is no configuration, and `bad-argument` for one that is none of `transformers`, or is
+    of a quantized model.
     """
+    import huggingface_hub.errors as hub
     import transformers
 
+    if arguments.pop("trust_remote_code", False):
+        raise usage("trust_remote_code: code that comes with a model is never run here", remedy=_MAKE_IT)
     ckpt = _opened(checkpoint)
     if "config.json" not in ckpt.attachments:
         raise usage(
@@ -178,15 +205,64 @@ def from_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint, cls: Any = 
             "not-found",
             remedy="Save it with attachments={'config.json': …}, or make the model and call load_into.",
         )
-    members = json.loads(ckpt.attachments["config.json"])
-    config = transformers.AutoConfig.for_model(**members)
+    members = _config_members(ckpt.attachments["config.json"])
+    kind = members.get("model_type")
+    if type(kind) is not str or kind not in transformers.CONFIG_MAPPING:
+        raise _bad_config(f"its model_type {_shown(kind)} is none that transformers {transformers.__version__} has")
     if cls is None:
-        names = members.get("architectures") or []
-        cls = getattr(transformers, names[0], None) if names else transformers.AutoModel
-        if cls is None:
-            raise usage(f"transformers has no {names[0]!r}: give cls")
+        cls = _architecture(members.get("architectures"))
+    try:
+        config = transformers.CONFIG_MAPPING[kind](**members)
+    except (TypeError, ValueError, AttributeError, KeyError, getattr(hub, "StrictDataclassError", TypeError)) as e:
+        raise _bad_config(f"transformers makes nothing of it: {_shown(str(e))}") from e
     state = ckpt.load(framework="torch")
-    return cls.from_pretrained(None, config=config, state_dict=state, **arguments)
+    return cls.from_pretrained(None, config=config, state_dict=state, trust_remote_code=False, **arguments)
+
+
+def _config_members(data: bytes) -> dict[str, Any]:
+    """The members of a configuration that say what the model is, without those that have something fetched and run."""
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _bad_config("it is no JSON") from None
+    if not isinstance(members, dict):
+        raise _bad_config("it is no JSON object")
+    todo: list[Any] = [members]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, list):
+            todo += value
+        elif isinstance(value, dict):
+            if value.get("quantization_config") is not None:
+                raise _bad_config("it is of a quantized model, whose loader may fetch kernels from the Hub")
+            for name in _FETCHING & value.keys():
+                del value[name]
+            if value.get("use_pretrained_backbone"):
+                value["use_pretrained_backbone"] = False  # the checkpoint has its weights
+            todo += value.values()
+    return members
+
+
+def _architecture(names: Any) -> Any:
+    """The class of `transformers` that a configuration names."""
+    import transformers
+
+    if not names:
+        return transformers.AutoModel
+    if not isinstance(names, list) or type(names[0]) is not str:
+        raise _bad_config(f"its architectures {_shown(names)} are no list of names")
+    found = getattr(transformers, names[0], None) if names[0].isidentifier() else None
+    if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel):
+        raise _bad_config(f"transformers {transformers.__version__} has no model {_shown(names[0])}")
+    return found
+
+
+def _bad_config(why: str) -> Error:
+    return error("bad-argument", why, location=Location(file="config.json"), remedy=_MAKE_IT)
+
+
+def _shown(value: Any) -> str:
+    return ascii(value)[:200]
 
 
 def _opened(checkpoint: str | os.PathLike[str] | Checkpoint) -> Checkpoint:

@@ -27,7 +27,7 @@ _PRODUCER: Final = "waystation.interop"
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedState:
     """What an import made, and what of the source is not in it."""
 
     path: str

@@ -17,7 +17,7 @@ from ..errors import Error, usage
 from ..key import Key
 from ..progress import Progress
 from .archive import Files
-from .intake import MEMORY, Bytes, Fill, Imported, Target, take_in
+from .intake import MEMORY, Bytes, Fill, ImportedState, Target, take_in
 from .pickle_machine import Inert
 from .refusal import refuse
 from .state import Entries, Part, Tensor, Value, array_tensor, snapshot_of
@@ -46,7 +46,7 @@ def import_torch_file(
     memory: int = MEMORY,
     threads: int | None = None,
     progress: Progress = None,
-) -> Imported:
+) -> ImportedState:
     """Makes a checkpoint of a file of `torch.save`: at `out`, a directory to make, or as the next attempt of `run`.
 
     `trust_pickle=True` is needed, though nothing of the file is run: what it holds is still only what its author says.
@@ -86,7 +86,7 @@ def import_torch_file(
         )
     tensors = sum(isinstance(said, Tensor) for _, said in entries.values())
     nbytes = made.snapshot.nbytes
-    return Imported(path, digest, step, tensors, nbytes, made.values, tuple(made.skipped))
+    return ImportedState(path, digest, step, tensors, nbytes, made.values, tuple(made.skipped))
 
 
 def need_trust(trust_pickle: bool, source: str | os.PathLike[str], what: str) -> None:
@@ -103,6 +103,7 @@ class _Reader:
     def __init__(self, file: TorchFile, max_expanded: int) -> None:
         self.file = file
         self.budget = Budget(file.pickle_bytes, file.place)
+        self.plain_budget = Budget(file.pickle_bytes, file.place)
         self.room = storages_bytes(file) + max_expanded
         self.seen: set[object] = set()
 
@@ -151,7 +152,9 @@ class _Reader:
 
     def value(self, leaf: object, path: Path) -> Value:
         return Value(
-            plain(leaf), lambda put: to_tree(leaf, path, put, self.budget), lambda data: self.within(data, path)
+            plain(leaf, self.plain_budget),
+            lambda put: to_tree(leaf, path, put, self.budget),
+            lambda data: self.within(data, path),
         )
 
     def within(self, data: object, path: Path) -> Tensor:
@@ -178,18 +181,22 @@ class _Reader:
         )
 
 
-def plain(leaf: object) -> object:
-    """The leaf where it is made of Python's own plain types, else None: naming looks into parameter groups alone."""
+def plain(leaf: object, budget: Budget) -> object:
+    """The leaf where it is made of Python's own plain types, else None: naming looks into parameter groups alone.
+
+    `budget` is one for this only. However many parameters a group has, it is looked through to its end.
+    """
     todo = [leaf]
-    for _ in range(100_000):
-        if not todo:
-            return leaf
+    while todo:
         value = todo.pop()
         if isinstance(value, (Inert, dict)):
             return None
         if isinstance(value, (list, tuple)):
+            if len(value) > budget.left:
+                return None  # and making its tree is refused for the same reason
+            budget.spend(len(value))
             todo.extend(value)
-    return None
+    return leaf
 
 
 def _model_naming(root: dict[object, object], model_key: str | None, buffers: frozenset[str]) -> Naming | None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import numpy as np
 
 from .._registry import DTYPES
 from .pickle_machine import Global, Inert, Odict, SetOf, Unknown, put_pairs
 
-_ELEMENTS: Final = 1 << 56
+ELEMENTS: Final = 1 << 56
+"""No tensor has more, nor any file as many bytes."""
 _AXES: Final = 64
 _DTYPE_OF_TORCH: Final = {row.torch: row.id for row in DTYPES.values() if row.torch is not None}
 _STORAGES: Final = {
@@ -164,7 +165,7 @@ def persistent(reference: object) -> StorageRef | Unknown:
     if not isinstance(reference, tuple) or len(reference) != 5 or reference[0] != "storage":
         raise ValueError("a reference to something that is no storage")
     kind, key, _location, count = reference[1:]
-    if not isinstance(key, str) or not _is_count(count):
+    if not isinstance(key, str) or not is_count(count):
         raise ValueError("a storage without a name or a length")
     if isinstance(kind, Unknown):
         return Unknown(kind.name)
@@ -181,13 +182,15 @@ class _StorageKind(Global):
         self.dtype = dtype
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= _ELEMENTS
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether it is a number of elements that can be."""
+    return type(value) is int and 0 <= value <= ELEMENTS
 
 
-def _counts(value: object, what: str) -> tuple[int, ...]:
+def counts(value: object, what: str) -> tuple[int, ...]:
+    """The numbers of a size, stride or offset: few of them, and none too large to be told. Raises `ValueError`."""
     numbers = value.numbers if isinstance(value, TorchSize) else value
-    if not isinstance(numbers, tuple) or len(numbers) > _AXES or not all(_is_count(number) for number in numbers):
+    if not isinstance(numbers, tuple) or len(numbers) > _AXES or not all(is_count(number) for number in numbers):
         raise ValueError(f"{what} is no short tuple of numbers from 0")
     return numbers
 
@@ -202,12 +205,12 @@ def _rebuild(
     kind = storage.dtype if dtype is None else dtype
     if not isinstance(kind, TorchDtype):
         raise ValueError("a tensor without an element type")
-    if type(offset) is not int or not _is_count(offset):
+    if type(offset) is not int or not is_count(offset):
         raise ValueError("a tensor's offset is no number from 0")
-    sizes, strides = _counts(size, "a tensor's size"), _counts(stride, "a tensor's stride")
+    sizes, strides = counts(size, "a tensor's size"), counts(stride, "a tensor's stride")
     if len(sizes) != len(strides):
         raise ValueError("a tensor's size and stride have different lengths")
-    if math.prod(number for number in sizes if number) > _ELEMENTS:
+    if math.prod(number for number in sizes if number) > ELEMENTS:
         raise ValueError("a tensor of more elements than can be")
     tensor = TensorRef(storage, kind, offset, sizes, strides)
     if isinstance(metadata, dict) and any(metadata.values()):
@@ -260,14 +263,14 @@ def _from_type(arguments: tuple[object, ...]) -> object:
 
 def _size(arguments: tuple[object, ...]) -> TorchSize:
     (numbers,) = arguments
-    return TorchSize(_counts(tuple(numbers) if isinstance(numbers, list) else numbers, "a torch.Size"))
+    return TorchSize(counts(tuple(numbers) if isinstance(numbers, list) else numbers, "a torch.Size"))
 
 
 def _device(arguments: tuple[object, ...]) -> TorchDevice:
     kind, *rest = arguments
     if type(kind) is not str or not kind.replace(":", "").isalnum() or len(kind) > 64 or len(rest) > 1:
         raise ValueError("no name of a device")
-    if rest and not _is_count(rest[0]):
+    if rest and not is_count(rest[0]):
         raise ValueError("no number of a device")
     return TorchDevice(f"{kind}:{rest[0]}" if rest else kind)
 
@@ -385,7 +388,7 @@ def _array(data: object, dtype: object, shape: object, order: str) -> np.ndarray
         raise ValueError("an array whose data are no bytes")
     if not isinstance(dtype, NumpyDtype):
         raise ValueError("an array without a dtype")
-    sizes = _counts(shape, "an array's shape")
+    sizes = counts(shape, "an array's shape")
     if len(sizes) > 32 or math.prod(sizes) * dtype.dtype.itemsize != len(data):
         raise ValueError("an array whose data are not as long as its shape says")
     flat = np.frombuffer(bytes(data), dtype.dtype)

@@ -38,9 +38,9 @@ class Budget:
         self.left = 4 * pickle_bytes + 10_000
         self.place = place
 
-    def spend(self) -> None:
-        """Meets one."""
-        self.left -= 1
+    def spend(self, count: int = 1) -> None:
+        """Meets so many."""
+        self.left -= count
         if self.left < 0:
             raise refuse("the pickle unfolds into far more values than it has bytes: it repeats itself", self.place)
 
@@ -203,7 +203,8 @@ def describe_key(key: object) -> str:
 
 def show(path: Path) -> str:
     """A path, for people; what a file says in it is escaped."""
-    return ascii(".".join(str(step) for step in path))[1:-1][:200] or "the root"
+    # Cut before it is joined: a key may be a megabyte, and is told for each of its chunks.
+    return ascii(".".join(str(step)[:200] for step in path)[:200])[1:-1][:200] or "the root"
 
 
 def _typed(kind: str, tree: Any) -> dict[str, Any]:
