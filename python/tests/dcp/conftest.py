@@ -9,23 +9,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
-from dcp.ranks import Ranks  # noqa: E402
-
 from waystation import _core  # noqa: E402
-
-
-@pytest.fixture(scope="session")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    ranks = Ranks(2, str(tmp_path_factory.mktemp("two") / "meet"))
-    yield ranks
-    ranks.close()
-
-
-@pytest.fixture(scope="session")
-def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    ranks = Ranks(4, str(tmp_path_factory.mktemp("four") / "meet"))
-    yield ranks
-    ranks.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import Any
 
 import waystation.dcp as ws
@@ -34,7 +33,3 @@ def main(run: str) -> None:
     state = {"model": {"w": torch.arange(100_000.0)}}
     dcp.async_save(state, storage_writer=ws.Writer(job, 1), planner=ws.SavePlanner()).result()
     dcp.async_save(state, storage_writer=ws.Writer(job, 2), planner=KillingPlanner()).result()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -308,3 +308,20 @@ def load_strided(path: str, save_to: str) -> tuple[str, str]:
         except BaseException as why:  # noqa: BLE001  DCP's exception is not an Exception
             said.append(str(why))
     return said[0], said[1]
+
+
+def saves_or_says(
+    run: str, states: dict[int, dict[str, Any]], collective: bool, planner: dict[str, Any]
+) -> tuple[str, str]:
+    """The path of a save, and what was raised if it was refused."""
+    writer = ws.Writer(start(run), 1)
+    try:
+        dcp.save(
+            states[dist.get_rank()],
+            storage_writer=writer,
+            planner=ws.SavePlanner(**planner),
+            use_collectives=collective,
+        )
+    except BaseException as why:  # noqa: BLE001  DCP's exception is not an Exception
+        return writer.path, str(why)
+    return writer.path, ""

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.context
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+
+def context() -> multiprocessing.context.ForkServerContext:
+    """Processes of one that has PyTorch and has not begun anything: importing it is most of what they would cost."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(
+        [
+            "torch.distributed.checkpoint.state_dict",
+            "torch.distributed.fsdp",
+            "torch.distributed.tensor.parallel",
+            "torch._dynamo",  # which the first step of any optimizer imports
+            "torch.distributed.checkpoint._async_process_executor",
+        ]
+    )
+    return made
 
 
 class RankFailed(Exception):
@@ -24,12 +40,12 @@ class Ranks:
 
     def __init__(self, size: int, meeting: str) -> None:
         self.size = size
-        context = multiprocessing.get_context("spawn")
         self._pipes, self._processes = [], []
+        processes = context()
         for rank in range(size):
-            here, there = context.Pipe()
+            here, there = processes.Pipe()
             # No daemons: they may have children, as DCP's own process is one.
-            process = context.Process(target=_serve, args=(there, rank, size, meeting))
+            process = processes.Process(target=_serve, args=(there, rank, size, meeting))
             process.start()
             there.close()
             self._pipes.append(here)

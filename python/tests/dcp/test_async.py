@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from dcp import ranked
-from dcp.ranks import Ranks
+from dcp import killing, ranked
+from dcp.ranks import Ranks, context
 from dcp.same import same
 
 import waystation.dcp as ws
@@ -35,12 +33,10 @@ def test_a_writer_goes_to_another_process(run: Path) -> None:
 
 
 def test_killed_while_it_writes(run: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    program = Path(__file__).with_name("killing.py")
-    died = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program), str(run)], env=environment, capture_output=True, timeout=200
-    )
-    assert died.returncode == -9, died.stderr.decode()
+    died = context().Process(target=killing.main, args=(str(run),))
+    died.start()
+    died.join(200)
+    assert died.exitcode == -signal.SIGKILL
     assert len(list(run.iterdir())) == 2
     latest = json.loads(_core.latest_json(str(run)))
     assert latest["step"] == 1

@@ -15,6 +15,7 @@ from dcp.same import bits
 
 import waystation.dcp as ws
 from waystation import _core
+from waystation.job import Job
 
 
 def contents(path: str) -> dict[str, Any]:
@@ -81,3 +82,25 @@ def test_without_collectives(run: Path, two: Ranks, four: Ranks) -> None:
             assert state["mine"]["rank"] == 7
     path, *_ = four.run(ranked.saves_without_collectives, str(run / "c"), "tp+fsdp", False)
     assert json.loads(_core.verify_json(path))["ok"]
+
+
+@pytest.mark.parametrize("collective", [True, False])
+def test_what_was_refused_is_never_committed(run: Path, two: Ranks, collective: bool) -> None:
+    """All parts were there when rank 0 finds that ranks differ: a later start would take them for a whole save."""
+    states = {rank: {"model": {"w": torch.full((4,), float(rank)), "v": torch.ones(2)}} for rank in range(2)}
+    answers = two.run(ranked.saves_or_says, str(run), states, collective, {})
+    for path, said in answers:
+        assert "state-disagree" in said and "'model.w' (rank 0 and rank 1)" in said and "model.v" not in said
+        assert len(list(Path(path).glob("part-00001-*"))) == 1
+    assert Job.start(run, resume="latest").plan.parent is None
+    assert not list(run.glob("*/waystation.commit"))
+
+
+def test_without_collectives_the_lowest_rank_is_meant_where_it_is_said(run: Path, two: Ranks) -> None:
+    states = {rank: {f"stats{n}": torch.full((2,), float(rank)) for n in range(8)} for rank in range(2)}
+    planner = {"first_rank": [f"stats{n}" for n in range(8)]}
+    (path, said), _ = two.run(ranked.saves_or_says, str(run), states, False, planner)
+    assert not said and not list(Path(path).glob("tmp-*"))
+    read = {name: torch.ones(2) for name in states[0]}
+    dcp.load(read, storage_reader=ws.Reader(path))
+    assert not any(tensor.any() for tensor in read.values())

@@ -188,6 +188,14 @@ def test_what_each_rank_has_for_its_own(run: Path, two: Ranks, four: Ranks) -> N
     assert [one["loader"]["seen"] for one in back] == [0, 1]
 
 
+def test_a_key_that_is_called_as_a_ranks_own_would_be(run: Path) -> None:
+    for key in ("loader@0", "loader@7"):
+        with pytest.raises((CheckpointException, Error), match=f"'{key}' is shared, and called as rank"):
+            save(run / key, {"loader": 1, key: 2}, per_rank=["loader"])
+    save(run, {"loader": 1, "loader@0": 2, "other@0": 3}, per_rank=["loader", "loader@0"])
+    save(run / "none", {"loader": 1, "loader@0": 2})
+
+
 def test_stages_of_a_pipeline(run: Path, two: Ranks) -> None:
     """Each rank has parameters of its own, and its own part of one optimizer."""
     states = {stage: ranked.stage(stage) for stage in range(2)}

@@ -1,16 +1,11 @@
-"""Saves a small training with PyTorch's own writer, on two ranks (`python save_dcp.py DIR`): what the tests import."""
+"""Saves a small training with PyTorch's own writer, on two ranks (`save`): what the tests import."""
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-import torch.multiprocessing as mp
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -51,12 +46,6 @@ def trained(shard: bool) -> tuple[Any, Any]:
     return net, optimizer
 
 
-def _rank(rank: int, folder: str, store: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
+def save(folder: str) -> None:
+    """What each rank does."""
     dcp.save(state_of(*trained(shard=True)), checkpoint_id=folder)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
-        mp.spawn(_rank, args=(sys.argv[1], os.path.join(scratch, "store")), nprocs=RANKS)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,6 +21,9 @@ from waystation import _core
 from waystation.errors import Error
 from waystation.interop import dcp_metadata, import_dcp
 from waystation.key import Key
+
+if TYPE_CHECKING:
+    from dcp.ranks import Ranks
 
 torch = pytest.importorskip("torch")
 dcp = pytest.importorskip("torch.distributed.checkpoint")
@@ -69,14 +72,12 @@ def _verified(path: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_two(two: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint that two ranks of FSDP2 saved with DCP's own writer."""
+    from interop import save_dcp
+
     folder = tmp_path_factory.mktemp("dcp") / "saved"
-    script = Path(__file__).with_name("save_dcp.py")
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)], capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
+    two.run(save_dcp.save, str(folder))
     return folder
 
 

@@ -11,9 +11,30 @@ import pytest
 from interop import hostile as h
 
 import waystation
+from waystation.interop.__main__ import main
 
 torch = pytest.importorskip("torch")
 _ROOT = Path(__file__).parents[2]
+
+
+class Shell:
+    """Runs commands as the shell would, in this process: starting one costs seconds."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
+        self._captured = captured
+
+    def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        said = list(map(str, arguments))
+        try:
+            status = main(said)
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return subprocess.CompletedProcess(said, status, *self._captured.readouterr())
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
 
 
 def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -21,32 +42,32 @@ def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
 
 
-def test_a_file_goes_in_and_a_model_comes_out(tmp_path: Path) -> None:
+def test_a_file_goes_in_and_a_model_comes_out(shell: Shell, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     torch.save({"model": {"w": torch.ones(3)}, "odd": torch.nn.Linear(1, 1)}, tmp_path / "a.pt")
-    refused = _run("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c")
+    refused = shell("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c")
     assert refused.returncode == 2 and "trust_pickle" in refused.stderr and not refused.stdout
-    refused = _run("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c", "--trust-pickle")
+    refused = shell("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c", "--trust-pickle")
     assert refused.returncode == 1 and "odd is an object of torch.nn.modules.linear.Linear" in refused.stderr
-    done = _run(
+    done = shell(
         "import-torch", tmp_path / "a.pt", "--run", tmp_path / "run", "--step", 5, "--trust-pickle", "--skip-unreadable"
     )
     assert done.returncode == 0 and "left out: odd is an object" in done.stderr
     path = done.stdout.strip()
     assert waystation.latest(tmp_path / "run").path == path and waystation.open(path).step == 5
-    done = _run("export-hf", path, "--out", tmp_path / "hf", "--rename", "w=v", "--json")
+    done = shell("export-hf", path, "--out", tmp_path / "hf", "--rename", "w=v", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["files"] == 1
     assert load_file(tmp_path / "hf/model.safetensors")["v"].tolist() == [1, 1, 1]
-    done = _run("import-hf", tmp_path / "hf", "--out", tmp_path / "d", "--json")
+    done = shell("import-hf", tmp_path / "hf", "--out", tmp_path / "d", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["tensors"] == 1
 
 
-def test_a_directory_of_dcp_goes_in(tmp_path: Path) -> None:
+def test_a_directory_of_dcp_goes_in(shell: Shell, tmp_path: Path) -> None:
     import torch.distributed.checkpoint as dcp
 
     dcp.save({"model": {"w": torch.ones(3)}}, checkpoint_id=tmp_path / "dcp", no_dist=True)
-    done = _run("import-dcp", tmp_path / "dcp", "--out", tmp_path / "c", "--trust-pickle")
+    done = shell("import-dcp", tmp_path / "dcp", "--out", tmp_path / "c", "--trust-pickle")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'c'}\n")
 
 
@@ -60,10 +81,10 @@ def test_a_hostile_file_ends_with_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [(), ("import-dcp",), ("import-torch",), ("import-hf",), ("export-hf",)])
-def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
-    done = _run(*command, "--help")
+def test_every_command_explains_itself(shell: Shell, command: tuple[str, ...]) -> None:
+    done = shell(*command, "--help")
     assert done.returncode == 0 and "example" in done.stdout
-    assert _run(*command, "--nonsense").returncode == 2
+    assert shell(*command, "--nonsense").returncode == 2
 
 
 def test_the_example_runs_as_it_stands() -> None:

@@ -126,6 +126,7 @@ class SavePlanner(DefaultSavePlanner):
         if own:
             if not isinstance(storage_meta, WriterMeta):
                 raise usage(f"per_rank names {own[0]!r}, and the storage writer is not waystation.dcp.Writer")
+            self._check_numbered(own)
             self.own = {f"{key}@{storage_meta.rank}": key for key in own}
             renamed = {key: own_key for own_key, key in self.own.items()}
             # One key for each rank, so that no rank's is taken for another's.
@@ -135,6 +136,16 @@ class SavePlanner(DefaultSavePlanner):
         self.names = names_of(
             self.state_dict, self.mappings, self.own, self.place, naming=self.naming, buffers=self.buffers
         )
+
+    def _check_numbered(self, own: Sequence[str]) -> None:
+        """Refuses what is shared and called as some rank's own would be in the plan: one would be lost."""
+        for key in set(self.state_dict).difference(own):
+            name, _, number = key.rpartition("@")
+            if number.isdecimal() and _matches(self.per_rank, name):
+                raise usage(
+                    f"{key!r} is shared, and called as rank {number}'s own {name!r} is called in the plan of a save",
+                    remedy="Give it another name in the state dict, or name it in per_rank, too.",
+                )
 
     def create_local_plan(self) -> SavePlan:
         outline = Outline(

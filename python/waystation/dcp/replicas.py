@@ -28,6 +28,9 @@ from ..errors import Error, error
 Place = tuple[str, tuple[int, ...]]
 """A flat key and the start of the box; `()` of what is no distributed tensor."""
 
+_ON_DEVICE = 1 << 31
+"""Set in digests that were taken on a device, in another way than on the host."""
+
 _Ids = np.ndarray[Any, np.dtype[np.uint64]]
 _Sums = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -69,39 +72,39 @@ def of_tensors(tensors: Iterable[tuple[Place, torch.Tensor]]) -> dict[Place, int
 
 
 def of_tensor(tensor: torch.Tensor) -> int:
-    """Of dtype, shape and elements."""
+    """Of dtype, shape and elements; of one on a device taken there, so that of all its bytes only a sum travels."""
     head = zlib.crc32(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    if tensor.numel() == 0:
-        return head
     if tensor.device.type == "cpu":
-        return zlib.crc32(arrays.as_bytes(tensor).data, head)
-    return zlib.crc32(_on_device(tensor), head)
+        return zlib.crc32(arrays.as_bytes(tensor).data, head) & ~_ON_DEVICE
+    arrays.plain_tensor(tensor)
+    return zlib.crc32(sum_of(tensor.detach().resolve_conj().resolve_neg().contiguous()), head) | _ON_DEVICE
 
 
 def of_array(data: Any) -> int:
     """Of dtype, shape and elements of what `waystation.arrays` takes."""
-    return zlib.crc32(
-        arrays.as_bytes(data).data, zlib.crc32(f"{arrays.dtype_of(data)} {arrays.shape_of(data)}".encode())
-    )
+    head = zlib.crc32(f"{arrays.dtype_of(data)} {arrays.shape_of(data)}".encode())
+    return zlib.crc32(arrays.as_bytes(data).data, head) & ~_ON_DEVICE
 
 
 def of_value(value: object) -> int | None:
     """Of a plain value; None for one that is not plain."""
     kind = type(value)
     if kind is float:
-        return zlib.crc32(struct.pack("<d", value), 1)
+        return zlib.crc32(struct.pack("<d", value), 1) & ~_ON_DEVICE
     if kind in (bool, int, str) or value is None:
-        return zlib.crc32(f"{kind.__name__} {value}".encode("utf-8", "surrogatepass"))
+        return zlib.crc32(f"{kind.__name__} {value}".encode("utf-8", "surrogatepass")) & ~_ON_DEVICE
     return None
 
 
 def of_tree(value: Any) -> int:
     """Of a value tree."""
-    return zlib.crc32(canonical(value).encode(), 2)
+    return zlib.crc32(canonical(value).encode(), 2) & ~_ON_DEVICE
 
 
 def compare(ranks: Iterable[Digests], places: Callable[[], Iterable[Place]]) -> None:
     """Raises `state-disagree` with keys and ranks where two ranks hold different things under one name.
+
+    What one has in the host's memory and another on a device cannot be told apart, and passes.
 
     `places` are all that the checkpoint has; they are asked for only to say what was found.
     """
@@ -110,7 +113,8 @@ def compare(ranks: Iterable[Digests], places: Callable[[], Iterable[Place]]) -> 
     for one in ranks:
         at = np.minimum(np.searchsorted(ids, one.ids), max(len(ids) - 1, 0))
         known = ids[at] == one.ids if len(ids) else np.zeros(len(one.ids), bool)
-        for number in np.flatnonzero(known)[sums[at[known]] != one.sums[known]]:
+        changed = sums[at[known]] ^ one.sums[known]
+        for number in np.flatnonzero(known)[(changed != 0) & (changed < _ON_DEVICE)]:
             apart.setdefault(int(one.ids[number]), {int(first[at[number]])}).add(one.rank)
         if not known.all():
             ids, sums = np.concatenate([ids, one.ids[~known]]), np.concatenate([sums, one.sums[~known]])
@@ -149,19 +153,33 @@ def _id(place: Place) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def _on_device(tensor: torch.Tensor) -> bytes:
-    """A sum and an exclusive or over the tensor's bytes as integers, so that only sixteen bytes come to the host."""
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+def sum_of(tensor: torch.Tensor) -> bytes:
+    """A sum over the bytes of a contiguous tensor as integers of 64 bits, each mixed with its place, and what is left.
+
+    Of equal bytes it is equal, wherever in memory they begin. Works on some tens of megabytes at a time.
+    """
+    flat = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
     whole = flat.numel() // 8 * 8
-    parts = [flat[:whole].view(torch.int64)] if flat.data_ptr() % 8 == 0 and whole else [flat]
-    if parts[0] is not flat and whole < flat.numel():
-        parts.append(flat[whole:])
-    digests = b""
-    for part in parts:
-        place = torch.arange(part.numel(), device=part.device).add_(1) if part.numel() <= 1 << 26 else 1
-        weighed = (part.to(torch.int64) * place).sum()
-        plain = part.to(torch.int64).sum()
-        digests += int(weighed.item()).to_bytes(8, "little", signed=True) + int(plain.item()).to_bytes(
-            8, "little", signed=True
-        )
-    return digests
+    step = _WORDS * 8
+    places = torch.arange(min(_WORDS, whole // 8), device=tensor.device) * _signed(_ODD[0])
+    sums = []
+    for at in range(0, whole, step):
+        here = flat[at : min(at + step, whole)]
+        # Integers lie at multiples of their size.
+        words = (here.clone() if here.data_ptr() % 8 else here).view(torch.int64)
+        mixed = (words + places[: words.numel()]).add_(_signed(at // 8 * _ODD[0]))
+        # The highest bits reach all others, in a way that hangs on the place: else changes could cancel one another.
+        for odd in _ODD[1:]:
+            mixed.bitwise_xor_((mixed >> 32).bitwise_and_(0xFFFFFFFF)).mul_(_signed(odd))
+        sums.append(mixed.sum())
+    found = sum(torch.stack(sums).tolist()) if sums else 0
+    return int(found % 2**64).to_bytes(8, "little") + bytes(flat[whole:].tolist())
+
+
+_WORDS = 1 << 22
+_ODD = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB)
+
+
+def _signed(number: int) -> int:
+    """The integer of 64 bits that a tensor would have."""
+    return (number + 2**63) % 2**64 - 2**63

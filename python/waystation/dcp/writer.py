@@ -11,7 +11,7 @@ what the ranks should hold alike, and commits. Before the last there is no check
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from ..torch import boxes
 from ..torch.slots import axes_of
 from ..tree import TreeTensors
 from ..waiting import commit_file, until
-from . import replicas, values
+from . import meeting, replicas, values
 from .boxes import check_box
 from .naming import VALUE_SLOT, Names, Optimizer
 from .planner import Assigned, Plan, SavePlanner, WriterMeta
@@ -71,7 +71,8 @@ class Writer(StorageWriter):
 
     All ranks make one alike, for the same step; making it takes the job's next save. `records` and `attachments` are
     stored beside what the state dict holds, by rank 0. `check_replicas=False` does without comparing what ranks should
-    hold alike. `deadline` is in seconds, for waiting on other ranks where DCP does not (`use_collectives=False`).
+    hold alike; with `use_collectives=False` tensors alone are compared, for each rank is given its own values back. Of
+    what is refused so rank 0 takes its part back, and no later start can commit it. `deadline` is in seconds, for waiting on other ranks where DCP does not (`use_collectives=False`).
     `progress` is called as `waystation.save` calls it; one that cannot be pickled cannot go to another process.
 
     Raises `bad-argument` for `overwrite=True`: a checkpoint is never written over, each save is a directory of its own.
@@ -117,6 +118,8 @@ class Writer(StorageWriter):
         self._progress = progress
         self._collective = True
         self._begun = False
+        self._part = ""
+        """File name of this rank's part, where it is written."""
         self.digest: str | None = None
         """Of the manifest, where this process has committed or seen the commit."""
 
@@ -193,8 +196,10 @@ class Writer(StorageWriter):
         session.producer("waystation.dcp", torch.__version__)
         placed = mine.snapshot.declare(session)
         writing = session.lay_out()
+        if self._by_files:
+            meeting.say(save.path, save.writer, mine.digests)
         write(writing, placed, threads=save.threads, progress=self._progress)
-        writing.finish()
+        self._part = writing.finish()
         results = [WriteResult(item.index, mine.sizes.get(number, 0), None) for number, item in enumerate(plan.items)]
         results.append(WriteResult(MetadataIndex(_DIGESTS), 0, replicas.Digests.of(save.writer, mine.digests)))
         written: Future[list[WriteResult]] = Future()
@@ -203,16 +208,8 @@ class Writer(StorageWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         save = self._save
-        replicas.compare(
-            (
-                result.storage_data
-                for of_rank in results
-                for result in of_rank
-                if isinstance(result.storage_data, replicas.Digests)
-            ),
-            lambda: _places(metadata),
-        )
         if save.writer == 0:
+            self._compare(metadata, results)
             self.digest, _ = _core.commit(
                 save.path,
                 run_path=save.run_path,
@@ -224,6 +221,30 @@ class Writer(StorageWriter):
         else:
             self._wait_for_commit()
         metadata.storage_meta = self.storage_meta()
+
+    @property
+    def _by_files(self) -> bool:
+        """Whether ranks compare by files what they hold alike."""
+        return self._check_replicas and not self._collective and self._save.writers > 1
+
+    def _compare(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        path = self._save.path
+        found: list[Any] = [result.storage_data for of_rank in results for result in of_rank]
+        places: Iterable[replicas.Place] = ()
+        if self._by_files:
+            found[:], places = meeting.hear(path, self._save.writers, self._deadline, self._progress)
+        try:
+            replicas.compare(
+                (one for one in found if isinstance(one, replicas.Digests)), lambda: places or _places(metadata)
+            )
+        except Error as why:
+            # All parts are there: whoever starts from here would else commit what was refused.
+            meeting.take_back(path, self._part)
+            if self._by_files:
+                meeting.refuse(path, why)
+            raise
+        if self._by_files:
+            meeting.clear(path, self._save.writers)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process has its own bar, if any.
@@ -238,7 +259,14 @@ class Writer(StorageWriter):
 
     def _wait_for_commit(self) -> None:
         path = self._save.path
-        self.digest = until(lambda: commit_file(path), 2 * self._deadline, "waiting for the commit", self._progress)
+
+        def committed() -> str | None:
+            refused = meeting.refused(path)
+            if refused is not None:
+                raise refused
+            return commit_file(path)
+
+        self.digest = until(committed, 2 * self._deadline, "waiting for the commit", self._progress)
         if self.digest is None:
             raise usage(
                 f"rank {self._save.writer} wrote its part of {path}; rank 0 did not commit it within "
@@ -273,7 +301,7 @@ class _Contents:
                 self._value(item)
             else:
                 self._tensor(number, item)
-        self._finish(compare and collective)
+        self._finish(compare)
 
     def _names(self, plan: SavePlan) -> Names:
         if self.ours is not None:
@@ -443,10 +471,11 @@ class _Contents:
         if self.collective or (self.ours is not None and key in self.ours.own):
             return True
         tensor = self.state_dict.get(key)
+        first = self.ours is not None and self.ours.taken_as_it_is(key)
         if isinstance(tensor, DTensor):
             holding = boxes.replicas(tensor, boxes.Ranks(self.save.writer, self.save.writers), repr(key))
-            return owner_rank(identity, holding) == self.save.writer
-        return owner_rank(identity, range(self.save.writers)) == self.save.writer
+            return (min(holding) if first else owner_rank(identity, holding)) == self.save.writer
+        return (0 if first else owner_rank(identity, range(self.save.writers))) == self.save.writer
 
     def _finish(self, compare: bool) -> None:
         save = self.save
@@ -476,7 +505,7 @@ class _Contents:
                     tensors.append(((key, tuple(start)), value.to_local()))
             elif isinstance(value, torch.Tensor):
                 tensors.append(((key, ()), value))
-            else:
+            elif self.collective:  # otherwise each rank's own is stored
                 plain = replicas.of_value(value)
                 found[key, ()] = replicas.of_tree(self._tree(key, value)) if plain is None else plain
         return {**found, **replicas.of_tensors(tensors)}
