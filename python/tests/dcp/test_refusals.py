@@ -188,6 +188,12 @@ def test_what_each_rank_has_for_its_own(run: Path, two: Ranks, four: Ranks) -> N
     assert [one["loader"]["seen"] for one in back] == [0, 1]
 
 
+def test_a_text_is_no_sequence_of_patterns() -> None:
+    for option in ("per_rank", "first_rank"):
+        with pytest.raises(Error, match=f"{option} takes a sequence of patterns"):
+            ws.SavePlanner(**{option: "loader"})
+
+
 def test_a_key_that_is_called_as_a_ranks_own_would_be(run: Path) -> None:
     for key in ("loader@0", "loader@7"):
         with pytest.raises((CheckpointException, Error), match=f"'{key}' is shared, and called as rank"):

@@ -13,7 +13,10 @@ from waystation.dcp.replicas import Digests, compare, of_tensor, sum_of
 from waystation.errors import Error
 
 # The sum that devices make is made on the host as well here.
-_WAYS: dict[str, Callable[[torch.Tensor], Any]] = {"host": of_tensor, "device": lambda given: sum_of(given.contiguous())}
+_WAYS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "host": of_tensor,
+    "device": lambda given: sum_of(given.contiguous()),
+}
 if torch.cuda.is_available():
     _WAYS["cuda"] = lambda given: of_tensor(given.cuda())
 

@@ -35,7 +35,9 @@ def hear(path: str, ranks: int, deadline: float, progress: Report | None) -> tup
         return [rank for rank in range(ranks) if not os.path.exists(_file(path, rank))]
 
     if until(lambda: None if missing() else True, deadline, "waiting for the other ranks", progress) is None:
-        raise usage(f"of the ranks that save {path}, {missing()[:8]} said nothing within {deadline:g} s", "not-committed")
+        raise usage(
+            f"of the ranks that save {path}, {missing()[:8]} said nothing within {deadline:g} s", "not-committed"
+        )
     heard: list[Digests] = []
     places: dict[Place, None] = {}
     for rank in range(ranks):

@@ -105,6 +105,9 @@ class SavePlanner(DefaultSavePlanner):
         super().__init__(
             flatten_state_dict, flatten_sharded_tensors, None, dedup_save_to_lowest_rank, enable_plan_caching
         )
+        for option, said in (("per_rank", per_rank), ("first_rank", first_rank)):
+            if isinstance(said, str):
+                raise usage(f"{option} takes a sequence of patterns, found the text {said!r}")
         self._cached_plans_key = f"{__name__}.{type(self).__qualname__}"
         self.per_rank = tuple(per_rank)
         self.first_rank = tuple(first_rank)

@@ -72,7 +72,8 @@ class Writer(StorageWriter):
     All ranks make one alike, for the same step; making it takes the job's next save. `records` and `attachments` are
     stored beside what the state dict holds, by rank 0. `check_replicas=False` does without comparing what ranks should
     hold alike; with `use_collectives=False` tensors alone are compared, for each rank is given its own values back. Of
-    what is refused so rank 0 takes its part back, and no later start can commit it. `deadline` is in seconds, for waiting on other ranks where DCP does not (`use_collectives=False`).
+    what is refused so rank 0 takes its part back, and no later start can commit it. `deadline` is in seconds, for
+    waiting on other ranks where DCP does not (`use_collectives=False`).
     `progress` is called as `waystation.save` calls it; one that cannot be pickled cannot go to another process.
 
     Raises `bad-argument` for `overwrite=True`: a checkpoint is never written over, each save is a directory of its own.

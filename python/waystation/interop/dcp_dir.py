@@ -77,7 +77,8 @@ def import_dcp(
             refused=None if skip_unreadable else lambda why: refusal_of(why, Place(folder)),
         )
         path, digest = take_in(made.snapshot, target, source=folder, threads=threads, memory=memory, progress=progress)
-    return ImportedState(path, digest, step, len(metadata.tensors), made.snapshot.nbytes, made.values, tuple(made.skipped))
+    tensors, nbytes = len(metadata.tensors), made.snapshot.nbytes
+    return ImportedState(path, digest, step, tensors, nbytes, made.values, tuple(made.skipped))
 
 
 def _metadata(files: Files, folder: str, trust_links: bool) -> dcp_metadata.Metadata:
