@@ -236,3 +236,23 @@ def test_shards_that_are_several_boxes(run: Path, two: Ranks) -> None:
     for loading, saving in two.run(ranked.load_strided, path, str(run / "other")):
         assert "holds [2] at [0] and [2] at [4], and DCP takes it for [4] at [0]" in loading
         assert "overlapping" in saving or "boxes" in saving
+
+
+@pytest.mark.parametrize("key", [True, None, 1.5, (1, 2)])
+def test_keys_that_would_come_back_as_text(run: Path, key: Any) -> None:
+    with pytest.raises((CheckpointException, Error)) as caught:
+        save(run, {"d": {"x": {key: 1}}})
+    assert f"the key {key!r} ({type(key).__name__}) at d.x" in str(caught.value)
+
+
+@pytest.mark.parametrize("planner", [None, ws.LoadPlanner()])
+def test_a_value_takes_no_tensors_place_unsaid(run: Path, planner: Any) -> None:
+    path = save(run, {"a": 1.5, "b": 2})
+    held = torch.zeros(2)
+    state: dict[str, Any] = {"a": held, "b": 0}
+    with pytest.raises(CheckpointException) as caught:
+        dcp.load(state, storage_reader=ws.Reader(path), planner=planner)
+    assert "'a' is a value in the checkpoint and a tensor in the state dict" in str(caught.value)
+    assert state["a"] is held
+    dcp.load(state, storage_reader=ws.Reader(path, cast=True), planner=planner)
+    assert state == {"a": 1.5, "b": 2}

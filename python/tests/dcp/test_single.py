@@ -261,6 +261,15 @@ def test_with_planners_of_dcp(run: Path, tmp_path: Path) -> None:
     same(read, state)
 
 
+def test_a_conjugate_or_a_negation_is_not_the_same_tensor(run: Path, tmp_path: Path) -> None:
+    whole = torch.randn(3, dtype=torch.complex64)
+    negated = torch._neg_view(whole)
+    state = {"model": {"a": whole, "b": whole.conj(), "c": negated, "d": whole}}
+    path = both_ways(run, tmp_path, state)
+    aliases = {entry.key[2] for entry in entries(path).values() if entry.of is not None}
+    assert aliases == {"d"}
+
+
 def test_tied_weights_are_one_tensor(run: Path, tmp_path: Path) -> None:
     model = nn.ModuleDict({"tok": nn.Embedding(7, 3), "head": nn.Linear(3, 7, bias=False)})
     model["head"].weight = model["tok"].weight

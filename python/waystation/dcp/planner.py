@@ -122,6 +122,8 @@ class SavePlanner(DefaultSavePlanner):
     def set_up_planner(
         self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
     ) -> None:
+        if self.flatten_state_dict:
+            _check_keys(state_dict, ())
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
         own = [key for key in self.state_dict if _matches(self.per_rank, key)]
         self.place = storage_meta.place if isinstance(storage_meta, WriterMeta) else ()
@@ -241,6 +243,22 @@ def names_of(
     return Names(state_dict, whole, naming=naming, buffers=buffers, scopes=dict.fromkeys(own, place))
 
 
+def _check_keys(state_dict: Mapping[Any, Any], path: tuple[Any, ...]) -> None:
+    """Refuses keys that DCP makes text of: what is under `True` would come back under `'True'`, and beside it.
+
+    Whole numbers are let through, since `Optimizer.state_dict()` has them; tensors below them are loaded in place.
+    """
+    for key, value in state_dict.items():
+        if type(key) is bool or not isinstance(key, (str, int)):
+            raise usage(
+                f"the state dict has the key {key!r} ({type(key).__name__}) at {'.'.join(map(str, path)) or 'its top'}, "
+                "and is loaded with the text of it for a key",
+                remedy="Have texts and whole numbers for keys, or make the dictionary a list of pairs.",
+            )
+        if isinstance(value, Mapping):
+            _check_keys(value, (*path, key))
+
+
 def find_ties(state_dict: Mapping[str, Any], names: Names) -> tuple[tuple[str, str], ...]:
     """Parameters that are one tensor under two names: (key, key of the one that comes first)."""
     first: dict[Any, str] = {}
@@ -265,6 +283,9 @@ def find_ties(state_dict: Mapping[str, Any], names: Names) -> tuple[tuple[str, s
             local.dtype,
             local.shape,
             local.stride(),
+            # A conjugate or a negation lies in the same memory and has other elements.
+            local.is_conj(),
+            local.is_neg(),
             value.shape,
         )
         target = first.setdefault(same, key)

@@ -175,6 +175,14 @@ class _Reading:
         if item.type == LoadItemType.BYTE_IO:
             if not isinstance(source, Value):
                 raise usage(f"{key!r} is a tensor in the checkpoint, and was asked for as a value")
+            if isinstance(self._whole(item), torch.Tensor) and not self._cast:
+                # DCP would put the value in its place, and who holds the tensor would never see it.
+                raise error(
+                    "not-exact",
+                    f"{key!r} is a value in the checkpoint and a tensor in the state dict",
+                    remedy="Make it a value in the state dict, or say Reader(path, cast=True) to have the tensor "
+                    "replaced in it.",
+                )
             # DCP unpickles what it is given; it is given a stream that is made here and now.
             stream = io.BytesIO()
             torch.save(tree.from_tree(source.tree, lambda of: _Stored(self._checkpoint, of)), stream)
@@ -218,8 +226,11 @@ class _Reading:
             self._planner.commit_tensor(item, target)
         self._wants, self._after, self._apart = [], [], 0
 
+    def _whole(self, item: ReadItem) -> object:
+        return getattr(self._planner, "state_dict", {}).get(item.dest_index.fqn)
+
     def _check_box(self, item: ReadItem) -> None:
-        whole = getattr(self._planner, "state_dict", {}).get(item.dest_index.fqn)
+        whole = self._whole(item)
         if isinstance(whole, DTensor):
             check_box(whole, item.dest_index.offset or (), whole.to_local().shape, repr(item.dest_index.fqn))
 
