@@ -19,6 +19,7 @@ pub const REJECTED: &str = "rejected";
 /// What temporary files begin with.
 pub const TEMPORARY: &str = "tmp-";
 
+const CLAIM: &str = "timeline-";
 const PIN: &str = "pin-";
 const PIN_BYTES: usize = 64;
 const SHARD_SUFFIX: &str = ".safetensors";
@@ -60,6 +61,19 @@ pub fn records_page(page: u32) -> String {
 #[must_use]
 pub fn attempt_dir(step: u64, attempt: &Attempt) -> String {
     format!("step-{step:012}-{attempt}")
+}
+
+/// The file in a run by which a job claims a timeline.
+#[must_use]
+pub fn timeline_claim(timeline: u32) -> String {
+    format!("{CLAIM}{timeline:08x}")
+}
+
+/// The timeline that a file in a run claims; `None` when it claims none.
+#[must_use]
+pub fn parse_timeline_claim(name: &str) -> Option<u32> {
+    let timeline = u32::from_str_radix(name.strip_prefix(CLAIM)?, 16).ok()?;
+    (timeline_claim(timeline) == name).then_some(timeline)
 }
 
 /// The step and attempt that a directory in a run is named by; `None` when it is no attempt.
@@ -270,6 +284,11 @@ mod tests {
     fn markers_are_recognised() {
         assert_eq!(Marker::parse("deleted"), Some(Marker::Deleted));
         assert_eq!(Marker::parse("rejected"), Some(Marker::Rejected));
+        assert_eq!(parse_timeline_claim(&timeline_claim(0x2f)), Some(0x2f));
+        for other in ["timeline-2f", "timeline-0000002F", "timeline-+000002f", "timeline-00000002f"]
+        {
+            assert_eq!(parse_timeline_claim(other), None, "{other}");
+        }
         assert_eq!(Marker::parse("pin-best.v1"), Some(Marker::Pin("best.v1".to_owned())));
         assert_eq!(Marker::Pin("best".to_owned()).file_name(), "pin-best");
         for other in ["pin-", "pin-a b", "Deleted", &format!("pin-{}", "a".repeat(65))] {

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use waystation_format::common::{Common, Topology, Version};
 use waystation_format::features::Features;
+use waystation_format::value_tree::hex;
 use waystation_format::{Attempt, Code, Digest, Error, Incarnation, Result, limits, names, rule};
-use waystation_store::{Kind, Store};
+use waystation_store::{Kind, Put, Store};
+
+use crate::put;
 
 use crate::session;
 
@@ -32,7 +35,8 @@ pub struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// A plan for a job that starts now: a timeline above every one in `run`, and a fresh nonce.
+    /// A plan for a job that starts now: a timeline above every one in `run`, claimed there so that
+    /// no job that starts at the same moment has it too, and a fresh nonce.
     /// No parent, blocks of the default size; both are public members.
     ///
     /// # Errors
@@ -44,14 +48,12 @@ impl SessionPlan {
         writers: u32,
         topology: Topology,
     ) -> Result<Self> {
-        let timeline = match highest_timeline(run)? {
-            None => 1,
-            Some(highest) => next(highest).map_err(|e| e.in_file(run.describe()))?,
-        };
+        let nonce = draw()?;
+        let timeline = claim(run, &nonce)?;
         Ok(Self {
             run: name.into(),
             timeline,
-            nonce: draw()?,
+            nonce,
             writers,
             topology,
             parent: None,
@@ -128,6 +130,44 @@ pub fn make_attempt(
 /// The attempt of a program that writes the checkpoint of `original` again.
 pub(crate) fn following(original: Attempt) -> Result<Attempt> {
     Ok(Attempt::derive(next(original.timeline)?, &draw()?, 0, 0))
+}
+
+/// Takes the lowest timeline that is above all attempts and claims in `run`, and is this job's alone.
+fn claim(run: &Arc<dyn Store>, nonce: &[u8; 16]) -> Result<u32> {
+    let bytes = hex(nonce);
+    // What others took while this job looked; a listing may lag behind.
+    let mut lost = 0;
+    loop {
+        let attempts = highest_timeline(run)?.unwrap_or(0);
+        let claims = claims(run)?;
+        let taken = claims.iter().copied().fold(attempts, u32::max).max(lost);
+        let timeline = next(taken).map_err(|e| e.in_file(run.describe()))?;
+        let name = names::timeline_claim(timeline);
+        match run.put_new(&name, bytes.as_bytes()) {
+            Ok(Put::Created) => {}
+            Ok(Put::Exists) => {
+                lost = timeline;
+                continue;
+            }
+            // The reply may have been lost, and the claim be there.
+            Err(doubt) if !put::equals(run, &name, bytes.as_bytes()).unwrap_or(false) => {
+                return Err(doubt);
+            }
+            Err(_) => {}
+        }
+        run.sync()?;
+        // Attempts stand for those below them. That one stays, which is no error, changes nothing.
+        for old in claims.into_iter().filter(|old| *old < attempts) {
+            drop(run.remove(&names::timeline_claim(old)));
+        }
+        return Ok(timeline);
+    }
+}
+
+/// The timelines that jobs have claimed in `run`.
+fn claims(run: &Arc<dyn Store>) -> Result<Vec<u32>> {
+    let listed = run.list()?;
+    Ok(listed.iter().filter_map(|listed| names::parse_timeline_claim(&listed.name)).collect())
 }
 
 fn next(timeline: u32) -> Result<u32> {

@@ -60,22 +60,26 @@ fn every_file_is_durable_before_what_stands_on_it() {
     let (fs, _, run) = failing_run();
     fs.clear_log();
     let name = save_in_order(&run, 7).unwrap();
-    let mut expected: Vec<String> = [
-        "mkdir @",
-        "fsync .",
-        "create @/attachment-00000-00000",
-        "fsync @/attachment-00000-00000",
-        "close @/attachment-00000-00000",
-        "create @/model-00000-00000.safetensors",
-        "create @/state-00000-00001.safetensors",
-        "fsync @/model-00000-00000.safetensors",
-        "close @/model-00000-00000.safetensors",
-        "fsync @/state-00000-00001.safetensors",
-        "close @/state-00000-00001.safetensors",
-        "fsync @",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let claim = ["create tmp-*", "fsync tmp-*", "close tmp-*", "link tmp-* timeline-00000001"];
+    let mut expected: Vec<String> = claim.map(str::to_owned).to_vec();
+    expected.extend(["unlink tmp-*", "fsync ."].map(str::to_owned));
+    expected.extend(
+        [
+            "mkdir @",
+            "fsync .",
+            "create @/attachment-00000-00000",
+            "fsync @/attachment-00000-00000",
+            "close @/attachment-00000-00000",
+            "create @/model-00000-00000.safetensors",
+            "create @/state-00000-00001.safetensors",
+            "fsync @/model-00000-00000.safetensors",
+            "close @/model-00000-00000.safetensors",
+            "fsync @/state-00000-00001.safetensors",
+            "close @/state-00000-00001.safetensors",
+            "fsync @",
+        ]
+        .map(str::to_owned),
+    );
     expected.extend(put("part-00000"));
     expected.push("fsync @".to_owned());
     expected.extend(put("tensors-00000.json"));

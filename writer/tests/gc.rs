@@ -33,8 +33,10 @@ fn checkpoint(run: &Arc<dyn Store>, plan: &SessionPlan, step: u64) -> String {
     save(run, plan, step, &small()).unwrap().0
 }
 
+/// What a run holds beside claims of timelines, which are no business of a keeper.
 fn names_in(run: &Arc<dyn Store>) -> Vec<String> {
-    run.list().unwrap().into_iter().map(|listed| listed.name).collect()
+    let names = run.list().unwrap().into_iter().map(|listed| listed.name);
+    names.filter(|name| names::parse_timeline_claim(name).is_none()).collect()
 }
 
 fn whys(report: &GcReport) -> BTreeMap<String, Why> {

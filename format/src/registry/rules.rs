@@ -261,7 +261,7 @@ pub const INTEGRITY_WRITE: &str = "integrity.write";
 pub const INTEGRITY_MANIFEST: &str = "integrity.manifest";
 /// Each part MUST have the SHA-256 that the manifest states. (Validator)
 pub const INTEGRITY_PART: &str = "integrity.part";
-/// A job MUST take a timeline above that of every attempt that it can see in the run. (Writer)
+/// A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), and fsync the run. (Writer)
 pub const SESSION_TIMELINE: &str = "session.timeline";
 /// One process, the coordinator, MUST make the attempt's directory exclusively and fsync the run before any writer writes; an existing directory is fatal. (Writer)
 pub const SESSION_DIRECTORY: &str = "session.directory";
@@ -1412,9 +1412,9 @@ pub const RULES: &[RuleInfo] = &[
         id: SESSION_TIMELINE,
         actor: "Writer",
         depth: "",
-        codes: &[],
+        codes: &[Code::Limit],
         chapter: "11-commit.md",
-        text: "A job MUST take a timeline above that of every attempt that it can see in the run.",
+        text: "A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), and fsync the run. Where that name exists with other content, it looks for the next one. After its claim a job MAY remove claims of timelines below that of the highest attempt.",
     },
     RuleInfo {
         id: SESSION_DIRECTORY,
