@@ -9,13 +9,14 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from . import _core, _loading, tree
 from . import _destination as destination
+from ._opening import open_core
 from ._reading import Source
 from .errors import error, usage
 from .key import Key
@@ -35,14 +36,14 @@ def open(
     memory_budget: int | None = None,
     trust_links: bool = False,
 ) -> Checkpoint:
-    """Opens the checkpoint in the directory `path`.
+    """Opens the checkpoint in the directory `path`, or what `latest` or a save answered.
 
     `verify` checks the CRC of all that is read. `threads` of a read: None takes what the machine has. `memory_budget`
     is the most bytes that one call allocates. `trust_links` follows symbolic links, as download caches have them.
-    Raises `not-committed` for what is no checkpoint, and what else chapter 12 of the specification says.
+    Raises `not-committed` for what is no checkpoint, `bad-argument` for a run, and what else chapter 12 of the specification says.
     """
-    core = _core.Checkpoint.open(
-        os.fspath(path), verify_reads=verify, threads=threads, memory_budget=memory_budget, trust_links=trust_links
+    core = open_core(
+        path, verify_reads=verify, threads=threads, memory_budget=memory_budget, trust_links=trust_links
     )
     return Checkpoint(core, verify=verify, threads=threads, memory_budget=memory_budget, trust_links=trust_links)
 
@@ -94,7 +95,8 @@ class Component(Mapping[str, Tensor]):
             return self[key]
         found = self._source.core.find(key)
         if found is None:
-            raise error("not-found", f"no tensor {Key.of(key).text}")
+            wanted = Key.of(key)
+            raise error("not-found", f"no tensor {wanted.text}{self._similar_keys(wanted)}")
         return Tensor(self._source, found)
 
     def load(
@@ -136,14 +138,28 @@ class Component(Mapping[str, Tensor]):
 
     def _similar(self, name: object) -> str:
         """Names that may have been meant, where there are few enough to look at them all."""
-        if self._listed is None:
-            contents = json.loads(self._source.core.manifest_json())["contents"]
-            if sum(count for _, roles in contents for _, count in roles) > _FEW:
-                return ""
+        if self._listed is None and not self._few():
+            return ""
         if not isinstance(name, str) or len(self._names()) > _FEW:
             return ""
-        close = difflib.get_close_matches(name, self._names(), 3)
-        return f"; there is {' and '.join(map(repr, close))}" if close else ""
+        return _close(name, self._names())
+
+    def _similar_keys(self, key: Key) -> str:
+        if not self._few():
+            return ""
+        return _close(key.text, [tensor.key.text for tensor in _all(self._source)], quote=str)
+
+    def _few(self) -> bool:
+        contents = json.loads(self._source.core.manifest_json())["contents"]
+        return sum(count for _, roles in contents for _, count in roles) <= _FEW
+
+
+def _close(wanted: str, there: Iterable[str], quote: Callable[[str], str] = repr) -> str:
+    """What of `there` may have been meant: names with more or fewer parts before them, then names spelt alike."""
+    names = list(there)[:_FEW]
+    close = [name for name in names if name.endswith(f".{wanted}") or wanted.endswith(f".{name}")][:3]
+    close = close or difflib.get_close_matches(wanted, names, 3)
+    return f"; there is {' and '.join(map(quote, close))}" if close else ""
 
 
 @dataclass(frozen=True)
@@ -178,9 +194,7 @@ class Attachments(Mapping[str, bytes]):
     def info(self, path: str) -> Attachment:
         """Length and SHA-256. Raises `not-found`."""
         if path not in self._known:
-            close = difflib.get_close_matches(str(path), self._known, 3)
-            said = f"; there is {' and '.join(map(repr, close))}" if close else ""
-            raise error("not-found", f"no attachment {path!r}{said}")
+            raise error("not-found", f"no attachment {path!r}{_close(str(path), self._known)}")
         return self._known[path]
 
     def __repr__(self) -> str:
@@ -290,10 +304,8 @@ class Checkpoint(Component):
             if record.coordinate == tuple(coordinate):
                 return record
         at = " and ".join(str(list(record.coordinate)) for record in there[:3])
-        raise error(
-            "not-found",
-            f"no record {kind!r} {name!r} at {list(coordinate)}{f'; there is one at {at}' if there else ''}",
-        )
+        said = f"; there is one at {at}" if there else _close(name, {one.name for one in self.records(kind)})
+        raise error("not-found", f"no record {kind!r} {name!r} at {list(coordinate)}{said}")
 
     def value(self, name: str, coordinate: Coordinate = ()) -> Any:
         """The Python object of a record of kind `value`, its tensors read with it (`waystation.tree`)."""
@@ -315,6 +327,10 @@ class Checkpoint(Component):
         self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """What notebooks offer after `checkpoint["`."""
+        return list(self._names())
 
     def __repr__(self) -> str:
         return f"<Checkpoint {self.path!r} of run {self.run!r}, step {self.step}, {self.digest[:12]}>"

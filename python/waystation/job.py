@@ -36,13 +36,16 @@ Topology = Sequence[tuple[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint that is there to stay."""
+    """A checkpoint that is there to stay. Where a path is expected, it is `path`."""
 
     path: str
     name: str
     step: int
     digest: str
     """SHA-256 of its manifest, 64 hex digits."""
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ record.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from . import tree
 from ._json import canonical
+from ._opening import checkpoint_of
 from ._registry import GRADES
 from .errors import Error, from_parts, usage
 from .records import Coordinate, Record
@@ -161,7 +163,7 @@ class Restored:
 
 
 def restore(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | str | os.PathLike[str],
     *,
     topology: Iterable[tuple[str, int]] | None = None,
     coordinate: Iterable[tuple[str, int]] = (),
@@ -203,7 +205,7 @@ def restore(
 
 
 def appraise(
-    checkpoint: Checkpoint,
+    checkpoint: Checkpoint | str | os.PathLike[str],
     *,
     topology: Iterable[tuple[str, int]] | None = None,
     coordinate: Iterable[tuple[str, int]] = (),
@@ -216,6 +218,7 @@ def appraise(
     budget_bytes: int | None = None,
 ) -> Restored:
     """As `restore`, but refuses nothing: `refused` says what would be. Only to look at."""
+    checkpoint = checkpoint_of(checkpoint)
     axes = checkpoint.topology if topology is None else tuple((axis, size) for axis, size in topology)
     at = tuple((axis, index) for axis, index in coordinate)
     if isinstance(leave_out, str):
@@ -238,9 +241,9 @@ def appraise(
     return _restored(checkpoint, axes, at, said)
 
 
-def grades(checkpoint: Checkpoint) -> GradedReport:
+def grades(checkpoint: Checkpoint | str | os.PathLike[str]) -> GradedReport:
     """The grade of each record where no topology is asked about; sources and fingerprints count as offered."""
-    return _report(json.loads(checkpoint.core.grades_json()))
+    return _report(json.loads(checkpoint_of(checkpoint).core.grades_json()))
 
 
 def _restored(checkpoint: Checkpoint, axes: Coordinate, at: Coordinate, said: dict[str, Any]) -> Restored:

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 
 from . import _core
+from ._opening import open_core
 from .errors import Error, Location, NoCheckpointError, UnsupportedError, error
 from .run import Listed, Skipped, latest, list_checkpoints
 
@@ -37,7 +38,7 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
     if resume is None:
         return ResumePoint()
     if resume != "latest":
-        checkpoint = _core.Checkpoint.open(os.fspath(resume))
+        checkpoint = open_core(resume)
         return ResumePoint(os.path.basename(os.path.abspath(resume)), checkpoint.digest)
     if not os.path.lexists(run_path):
         return ResumePoint()

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .errors import Error, from_parts
+from ._opening import refuse_run
+from .errors import Error, UsageError, from_parts
 from .progress import Progress, reporting
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Latest:
-    """The checkpoint to resume from: newest timeline, then newest step."""
+    """The checkpoint to resume from: newest timeline, then newest step. Where a path is expected, it is `path`."""
 
     path: str
     name: str
@@ -41,6 +42,9 @@ class Latest:
     attempt: str
     digest: str
     skipped: tuple[Skipped, ...]
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,20 @@ class Listed:
     error: Error | None
     rejected: str | None
     pins: tuple[str, ...]
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"<Listed {self}>"
+
+    def __str__(self) -> str:
+        said = [f"{self.name}: step {self.step}, {self.state}"]
+        said += [] if self.nbytes is None else [f"{self.nbytes} bytes"]
+        said += [] if self.error is None else [self.error.code]
+        said += [] if self.rejected is None else [f"rejected: {self.rejected}"]
+        said += [f"pinned: {' '.join(self.pins)}"] if self.pins else []
+        return ", ".join(said)
 
 
 @dataclass(frozen=True)
@@ -135,6 +153,9 @@ class Report:
             if len(self.findings) > 1:
                 why = why.with_message(f"{why.message}; and {len(self.findings) - 1} more")
             raise why
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         head = f"{self.path}: {'ok' if self.ok else f'{len(self.findings)} breaches'}"
@@ -229,6 +250,9 @@ class Inspection:
     def by_dtype(self) -> dict[str, int]:
         """Bytes of each element type."""
         return _summed((of.dtype, of.nbytes) for of in self.contents)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         axes = " ".join(f"{axis}={size}" for axis, size in self.topology)
@@ -350,7 +374,11 @@ def verify(path: PathLike, *, quick: bool = False, threads: int | None = None, p
     raised."""
     where = os.fspath(path)
     with reporting(progress) as report:
-        answer = json.loads(_core.verify_json(where, quick=quick, threads=threads, progress=report))
+        try:
+            answer = json.loads(_core.verify_json(where, quick=quick, threads=threads, progress=report))
+        except UsageError:
+            refuse_run(where)
+            raise
     findings = tuple(
         Finding(
             one["code"],

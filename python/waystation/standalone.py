@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _core, arrays
 from . import _destination as destination
-from .errors import Error, Location, usage
+from .errors import Error, ExistsError, Location, usage
 from .key import Key
 from .progress import Progress, reporting
 from .records import Coordinate, Record
@@ -79,16 +79,19 @@ def save_snapshot(
     """As `save`, of a snapshot that has everything."""
     where = os.fspath(path)
     name = run if run is not None else os.path.basename(os.path.abspath(where))
-    session = _core.Session.standing_alone(
-        where,
-        run=name,
-        step=step,
-        topology=topology,
-        parent=parent,
-        block_bytes=block_bytes,
-        threads=threads,
-        check_state=check,
-    )
+    try:
+        session = _core.Session.standing_alone(
+            where,
+            run=name,
+            step=step,
+            topology=topology,
+            parent=parent,
+            block_bytes=block_bytes,
+            threads=threads,
+            check_state=check,
+        )
+    except ExistsError as why:
+        raise _occupied(where, why) from None
     try:
         placed = snapshot.declare(session)
         writing = session.lay_out()
@@ -100,6 +103,16 @@ def save_snapshot(
         left = f"{where} is left uncommitted, which nothing takes for a checkpoint"
         raise why.with_message(f"{why.message}; {left}") from why
     return where
+
+
+def _occupied(where: str, why: Error) -> Error:
+    finished = os.path.isfile(os.path.join(where, "waystation.commit"))
+    what = "a finished checkpoint is there already" if finished else why.message
+    return why.with_message(
+        f"{what}, and a save never overwrites anything",
+        location=Location(file=where),
+        remedy="Choose another path, or remove what is there yourself if it is of no use any more.",
+    )
 
 
 def collect(tensors: Mapping[Any, Any], *, aliases: Mapping[str, str], buffers: Collection[str]) -> Snapshot:

@@ -207,8 +207,8 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        said = f"<Tensor {self.key.text} {self.dtype} {list(self.shape)}"
-        return f"{said}, alias of {self.alias_of.text}>" if self.alias_of is not None else f"{said}>"
+        said = f"<Tensor {_short(self.key)}: {self.dtype} {list(self.shape)}"
+        return f"{said}, alias of {_short(self.alias_of)}>" if self.alias_of is not None else f"{said}>"
 
     def _cut(self, index: indices.Index) -> indices.Cut:
         if self.block is not None:
@@ -238,3 +238,11 @@ class Tensor:
 
     def _read(self, cut: indices.Cut, made: destination.Destination) -> None:
         self._source.read(self, cut.start, cut.extent, made)
+
+
+def _short(key: Key) -> str:
+    """A key for people: what is as usual, a param or buffer of the component `main`, goes unsaid."""
+    said = key.name if key.component == "main" else f"{key.component}:{key.name}"
+    more = [] if key.role in ("param", "buffer") else [" ".join(filter(None, (key.role, key.owner, key.slot)))]
+    more += [f"{axis}={index}" for axis, index in key.scope]
+    return f"{said} ({', '.join(more)})" if more else said

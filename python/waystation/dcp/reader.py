@@ -30,6 +30,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 from .. import _core, arrays, dtypes, tree
+from .._opening import open_core
 from ..errors import error, usage
 from ..key import Key
 from .boxes import check_box
@@ -118,7 +119,7 @@ class Reader(StorageReader):
         return done
 
     def _open(self, path: str | os.PathLike[str]) -> None:
-        self._checkpoint = _core.Checkpoint.open(os.fspath(path), verify_reads=self._verify, threads=self._threads)
+        self._checkpoint = open_core(path, verify_reads=self._verify, threads=self._threads)
         self._index = [Index(self._checkpoint, self._seat)]
 
     def _sit(self, rank: int) -> None:

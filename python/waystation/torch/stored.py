@@ -6,12 +6,14 @@ One pass over the metadata serves the model, the optimizers and the averages of 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import dtypes, tree
+from .._opening import checkpoint_of
 from ..key import Key
 from ..records import Coordinate, Record, value_tree
 from ..snapshot import Declared, Snapshot
@@ -52,9 +54,9 @@ class Stored:
                 owned.setdefault(at, {})[key.slot] = kept
 
     @classmethod
-    def of(cls, source: Checkpoint | Stored) -> Stored:
-        """The index of a checkpoint, made now unless it is there."""
-        return source if isinstance(source, Stored) else cls(source)
+    def of(cls, source: Checkpoint | Stored | str | os.PathLike[str]) -> Stored:
+        """The index of a checkpoint, or of the one at a path, made now unless it is there."""
+        return source if isinstance(source, Stored) else cls(checkpoint_of(source))
 
     def named(self, component: str) -> dict[tuple[str, Scope], Entry]:
         """Params, buffers and aliases of a component, by name and scope."""
