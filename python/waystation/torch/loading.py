@@ -42,18 +42,20 @@ class Pending:
     """What a restore found and will do, before it touches anything.
 
     `report` says how well each thing fits, `reads` which elements go where, `finish` what is done once they are there,
-    in order.
+    in order. `orders` says for each optimizer, by `id`, which group of the checkpoint each of its groups is.
     """
 
     report: Report = field(default_factory=Report)
     reads: list[Read] = field(default_factory=list)
     finish: list[Callable[[], None]] = field(default_factory=list)
+    orders: dict[int, list[int | None]] = field(default_factory=dict)
 
     def merge(self, other: Pending) -> None:
         """Takes all of `other` in, after what is here."""
         self.report.extend(other.report)
         self.reads += other.reads
         self.finish += other.finish
+        self.orders |= other.orders
 
     def hold_shared(self, ckpt: Checkpoint) -> None:
         """Adds a finding for live tensors that share memory and of which the checkpoint has other elements: the last

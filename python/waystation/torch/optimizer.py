@@ -21,7 +21,7 @@ from ..records import Coordinate, Record
 from ..snapshot import Snapshot
 from .boxes import Ranks, global_shape, is_distributed, local, pieces
 from .names import names_of
-from .slots import IMPLEMENTATION, NOT_STATE, WITHOUT_PARAMETER, axes_of, family, slot_of
+from .slots import IMPLEMENTATION, NOT_STATE, WITHOUT_PARAMETER, algorithm, axes_of, family, slot_of
 from .stored import Values
 
 Models = nn.Module | Mapping[str, nn.Module]
@@ -120,7 +120,7 @@ def capture(optimizer: torch.optim.Optimizer, models: Models, *, name: str = "ma
                 _slot(snapshot, ranks, name, pair, each, slot_of(kind, "step"), value)
             else:
                 other.setdefault(pair[0], {}).setdefault(pair[1], {})["step"] = value
-    record: dict[str, Any] = {"algorithm": type(optimizer).__name__.lower(), "groups": groups,
+    record: dict[str, Any] = {"algorithm": algorithm(optimizer), "groups": groups,
                               "steps": _steps(counts, list(pairs.values()))}
     if masters is not None:
         record["masters"] = {"cast": cast}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial as bound
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -20,7 +21,17 @@ from .boxes import Ranks, global_shape, is_distributed, local
 from .loading import Pending, reads_of
 from .optimizer import Masters, Models, Pair, Params, group_names, parameters, record_of
 from .report import Report
-from .slots import COUNTED, IMPLEMENTATION, NOT_STATE, SCALARS, SCALARS_ON_DEVICE, WITHOUT_PARAMETER, family, native_of
+from .slots import (
+    COUNTED,
+    IMPLEMENTATION,
+    NOT_STATE,
+    SCALARS,
+    SCALARS_ON_DEVICE,
+    WITHOUT_PARAMETER,
+    algorithm,
+    family,
+    native_of,
+)
 from .stored import Entry, Stored, differs, dtype_of, like
 
 if TYPE_CHECKING:
@@ -28,6 +39,9 @@ if TYPE_CHECKING:
     from ..checkpoint import Checkpoint
 
 _KIND = "optimizer"
+
+_restored: WeakKeyDictionary[torch.optim.Optimizer, tuple[str, list[int | None]]] = WeakKeyDictionary()
+"""Optimizers that were restored from a checkpoint whose groups stand otherwise: its path, and which group each is."""
 
 
 @dataclass(slots=True)
@@ -68,9 +82,9 @@ def plan(ckpt: Checkpoint | Stored, optimizer: torch.optim.Optimizer, models: Mo
         pending.report.add(_KIND, name, "none", "the checkpoint has no such optimizer", "missing")
         return pending
     saved = _Saved.of(value)
-    algorithm = type(optimizer).__name__.lower()
-    if algorithm != saved.algorithm:
-        pending.report.add(_KIND, name, "none", f"{saved.algorithm} in the checkpoint, {algorithm} here", "algorithm")
+    here = algorithm(optimizer)
+    if here != saved.algorithm:
+        pending.report.add(_KIND, name, "none", f"{saved.algorithm} in the checkpoint, {here} here", "algorithm")
         return pending
     params = Params.of(models, name, masters)
     return _Plan(stored, optimizer, params, saved, name, ranks, partial, coordinate, pending).made()
@@ -89,6 +103,13 @@ def restore(ckpt: Checkpoint | Stored, optimizer: torch.optim.Optimizer, models:
     return pending.report
 
 
+def order_of(optimizer: Any, stored: Stored) -> list[int | None] | None:
+    """Which group of the checkpoint each group of an optimizer is, that was restored from it; None where all stand as
+    they did, and for one that was not."""
+    found = _restored.get(optimizer) if isinstance(optimizer, torch.optim.Optimizer) else None
+    return found[1] if found is not None and found[0] == stored.ckpt.path else None
+
+
 @dataclass(slots=True)
 class _Plan:
     stored: Stored
@@ -103,14 +124,19 @@ class _Plan:
     family: str = ""
     state: dict[Any, dict[Any, Any]] = field(default_factory=dict)
     slots: dict[str, dict[Any, dict[str | None, Entry]]] = field(default_factory=dict)
+    order: list[int | None] = field(default_factory=list)
+    """The number of the saved group that each group is, as far as it is one."""
 
     def made(self) -> Pending:
         self.family = family(self.optimizer)
         live: list[dict[Pair, torch.Tensor]] = [{} for _ in self.optimizer.param_groups]
         for number, pair, each in parameters(self.optimizer, self.params):
             live[number][pair] = each
+        self.order = [None] * len(live)
         for number, group in enumerate(self.optimizer.param_groups):
             self.group(number, group, live)
+        self.split()
+        self.pending.orders[id(self.optimizer)] = self.order
         every = {pair for group in live for pair in group}
         if not self.partial:
             for pair in self.saved.group_of:
@@ -149,6 +175,7 @@ class _Plan:
                 return
             found = same
         saved = self.saved.groups[found[0]]
+        self.order[number] = found[0]
         if len(found) > 1:
             names = [self.saved.groups[at]["name"] for at in found]
             self.add(called, "none", f"has parameters of the groups {names} of the checkpoint", "hyper")
@@ -160,6 +187,16 @@ class _Plan:
                 return
             self.add(called, reason="parameters in another order than saved; state goes by name")
         self.hyper(called, group, saved)
+
+    def split(self) -> None:
+        """Groups that were one: what they are set with here is put for what the one was set with."""
+        called = group_names(self.optimizer)
+        for at, saved in enumerate(self.saved.groups):
+            mine = [called[number] for number, found in enumerate(self.order) if found == at]
+            if len(mine) > 1:
+                why = f"the groups {mine} here were the one group {saved['name']!r}, and are set as that was"
+                for each in mine:
+                    self.add(each, "none", why, "hyper")
 
     def hyper(self, called: str, group: dict[str, Any], saved: dict[str, Any]) -> None:
         values: dict[str, Any] = {}
@@ -301,6 +338,9 @@ class _Plan:
             optimizer.state[key] = value
         # What load_state_dict does last: an optimizer may know groups and step counts of its own earlier versions.
         optimizer.__setstate__({"state": optimizer.state, "param_groups": optimizer.param_groups})
+        _restored.pop(optimizer, None)
+        if self.order != list(range(len(self.saved.groups))):
+            _restored[optimizer] = self.stored.ckpt.path, self.order
 
 
 def _only(stored: Stored, name: str) -> dict[str, Any] | None:

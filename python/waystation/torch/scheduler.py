@@ -8,7 +8,7 @@ same numbers it has the parameters too, and its canary then catches a schedule t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial as bound
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ..records import Coordinate, Record, f64, tree_of
 from ..snapshot import Snapshot
 from .boxes import Ranks
 from .loading import Pending
+from .optimizer_load import order_of
 from .report import Report
 from .stored import Stored, Values
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ..checkpoint import Checkpoint
 
 _KIND = "schedule"
+_BY_GROUP = frozenset({"base_lrs", "_last_lr", "lr_lambdas", "min_lrs", "max_lrs", "base_momentums", "max_momentums"})
+"""Members of the state of PyTorch's schedulers that have one item for each group of the optimizer."""
 UNITS = ("optimizer_steps", "samples", "tokens", "epochs")
 
 
@@ -62,8 +65,13 @@ def record_of(name: str) -> str:
     return f"torch.lr_scheduler/{name}"
 
 
-def plan(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", coordinate: Coordinate = ()) -> Pending:
-    """What loading into `scheduler` would do, and what stands against it; nothing is touched."""
+def plan(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", coordinate: Coordinate = (),
+         orders: Mapping[int, list[int | None]] | None = None) -> Pending:
+    """What loading into `scheduler` would do, and what stands against it; nothing is touched.
+
+    A schedule has its rates by the numbers of groups, and optimizers are restored by name. `orders` says of optimizers
+    that are going to be restored, by `id`, which saved group each group is; None: as it was when they were.
+    """
     stored = Stored.of(ckpt)
     pending = Pending()
     record = stored.record("value", record_of(name), coordinate)
@@ -86,8 +94,12 @@ def plan(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", coord
     if now != then:
         pending.report.add(_KIND, name, "none", f"made of {then} in the checkpoint, of {now} here", "form")
         return pending
-    pending.report.add(_KIND, name, reason=_changed(_state(scheduler, name), saved["state"]))
-    pending.finish.append(bound(_load, scheduler, saved["state"]))
+    state, against = _turned(scheduler, saved["state"], _order(scheduler, stored, orders))
+    if against is not None:
+        pending.report.add(_KIND, name, "none", against, "form")
+        return pending
+    pending.report.add(_KIND, name, reason=_changed(_state(scheduler, name), state))
+    pending.finish.append(bound(_load, scheduler, state))
     return pending
 
 
@@ -102,6 +114,48 @@ def restore(ckpt: Checkpoint | Stored, scheduler: Any, *, name: str = "main", st
 
 def _load(scheduler: Any, state: dict[str, Any]) -> None:
     scheduler.load_state_dict(state)
+
+
+def _order(scheduler: Any, stored: Stored, orders: Mapping[int, list[int | None]] | None) -> list[int | None] | None:
+    """Which saved group each group is that a scheduler drives; None where that is not known, or as it was."""
+    optimizer = getattr(scheduler, "optimizer", None)
+    if orders is None:
+        return order_of(optimizer, stored)
+    if optimizer is not None:
+        return orders.get(id(optimizer))
+    # A class of the user's that does not say what it drives: one of them, and any that was turned counts.
+    return next((order for order in orders.values() if not _straight(order)), None)
+
+
+def _straight(order: list[int | None]) -> bool:
+    return all(found is None or found == number for number, found in enumerate(order))
+
+
+def _turned(scheduler: Any, state: dict[str, Any], order: list[int | None] | None) -> tuple[dict[str, Any], str | None]:
+    """The state with what it has for each group in the order of the groups here, or why that cannot be had."""
+    if order is None or _straight(order):
+        return state, None
+    said = f"the groups of its optimizer were numbers {order} when it was saved, and it knows them by number"
+    if sorted(found for found in order if found is not None) != list(range(len(order))):
+        return state, said
+    if not _is_pytorchs(scheduler):
+        return state, f"{said}; what of a {_class(scheduler)} belongs to a group is not known"
+    return _permuted(state, [found for found in order if found is not None]), None
+
+
+def _permuted(state: dict[str, Any], order: list[int]) -> dict[str, Any]:
+    turned = dict(state)
+    for member, value in state.items():
+        if member == "_schedulers":
+            turned[member] = type(value)(_permuted(each, order) for each in value)
+        elif member in _BY_GROUP and isinstance(value, (list, tuple)) and len(value) == len(order):
+            turned[member] = type(value)(value[found] for found in order)
+    return turned
+
+
+def _is_pytorchs(scheduler: Any) -> bool:
+    return (type(scheduler).__module__ in ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
+            and all(_is_pytorchs(inner) for inner in getattr(scheduler, "_schedulers", ())))
 
 
 def _class(scheduler: Any) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 _ADAM = {"exp_avg": "adam.m", "exp_avg_sq": "adam.v", "max_exp_avg_sq": "adam.vmax"}
 _SLOTS: dict[str, dict[str, str]] = {
     "ASGD": {"ax": "asgd.ax", "eta": "asgd.eta", "mu": "asgd.mu"},
@@ -50,9 +52,28 @@ NOT_STATE = frozenset({"params", "param_names"})
 
 
 def family(optimizer: object) -> str:
-    """The listed class that an optimizer is, or inherits from; else its own."""
-    kinds = [kind.__name__ for kind in type(optimizer).__mro__]
-    return next((kind for kind in kinds if kind in _SLOTS), kinds[0])
+    """The listed class that an optimizer is, or inherits from; else its own.
+
+    A class of another's that is called as one of PyTorch's, and is made of another one of PyTorch's, is the latter:
+    `class Adam(torch.optim.SGD)` has the state of SGD.
+    """
+    kinds = type(optimizer).__mro__
+    listed = [kind for kind in kinds if kind.__name__ in _SLOTS]
+    if any(_is_pytorchs(kind) for kind in listed):
+        listed = [kind for kind in listed if _is_pytorchs(kind) or not hasattr(torch.optim, kind.__name__)]
+    return next(iter(listed), kinds[0]).__name__
+
+
+def algorithm(optimizer: object) -> str:
+    """What the record calls an optimizer: its class, in small letters; `sgd.adam` for one of SGD that is called Adam."""
+    kind = type(optimizer).__name__
+    made_of = family(optimizer)
+    said = f"{made_of}.{kind}" if made_of != kind and hasattr(torch.optim, kind) else kind
+    return said.lower()
+
+
+def _is_pytorchs(kind: type) -> bool:
+    return getattr(torch.optim, kind.__name__, None) is kind
 
 
 def slot_of(family: str, native: str) -> str:

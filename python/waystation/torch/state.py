@@ -321,7 +321,7 @@ class TrainingState:
             pending.merge(averages.plan(stored, average, name=name, component=self._averaged(name), ranks=ranks,
                                         decay=decay))
         for name, scheduler in self.schedulers.items():
-            pending.merge(scheduling.plan(stored, scheduler, name=name))
+            pending.merge(scheduling.plan(stored, scheduler, name=name, orders=pending.orders))
         for name, scaler in self.scalers.items():
             pending.merge(scaling.plan(stored, scaler, name=name))
         pending.report.extend(self._not_here(said))
