@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from . import _overlap as overlap
 from . import arrays, dtypes
 from .errors import usage
 
@@ -94,6 +95,8 @@ def check(out: Any, dtype: str, shape: tuple[int, ...]) -> None:
     have = (arrays.dtype_of(out), arrays.shape_of(out))
     if have != (dtype, shape):
         raise usage(f"the destination is {have[0]} {list(have[1])}, the tensor {dtype} {list(shape)}: nothing is cast")
+    if not is_direct(out) and overlap.within(out):
+        raise usage("elements of the destination lie over each other (as expand makes them): not all fit in")
 
 
 def is_direct(out: Any) -> bool:
@@ -102,11 +105,12 @@ def is_direct(out: Any) -> bool:
 
 
 def memory(out: Any) -> tuple[Any, ...]:
-    """What two arrays have in common that are one."""
+    """What two arrays of one type and shape have in common that are one, bit for bit."""
     if arrays.is_torch(out):
-        return (out.device, out.data_ptr(), out.stride())
+        return (out.device, out.data_ptr(), out.stride(), out.is_conj(), out.is_neg())
     if isinstance(out, np.ndarray):
-        return ("cpu", out.__array_interface__["data"][0], out.strides)
+        little = out.dtype.newbyteorder("<") == out.dtype
+        return ("cpu", out.__array_interface__["data"][0], out.strides, little)
     return (id(out),)
 
 
@@ -114,13 +118,16 @@ def into(out: Any, dtype: str, shape: tuple[int, ...]) -> Destination:
     """The caller's array, after `check`."""
     check(out, dtype, shape)
     if is_direct(out):
+        if arrays.is_torch(out):
+            # Written to behind PyTorch's back: a gradient that needs what was there before must still find out.
+            dtypes.import_torch().autograd.graph.increment_version(out)
         return Destination(arrays.writable_bytes(out), lambda: out, own=True)
     torch_like = arrays.is_torch(out)
     made = new("torch" if torch_like else "numpy", dtype, shape)
 
     def copy() -> Any:
         if torch_like:
-            out.detach().copy_(made.finish())
+            arrays.bitwise(out.detach()).copy_(arrays.bitwise(made.finish()))
         else:
             out[...] = made.finish()
         return out

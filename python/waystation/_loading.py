@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _destination as destination
+from . import _overlap as overlap
 from ._reading import Source, Want
-from .errors import Error, Location, error
+from .errors import Error, Location, error, usage
 from .progress import Report, beyond
 
 if TYPE_CHECKING:
@@ -44,14 +45,17 @@ def load(
     for name, tensor in tensors.items():
         out = given.get(name)
         target = tensor.alias_of or tensor.key
-        place = places[name] = (target, None if out is None else destination.memory(out))
         read = _Read(tensor, out)
         try:
             _check(read, framework, device)
         except Error as why:
             raise _named(why, tensor) from None
+        place = places[name] = (target, None if out is None else destination.memory(out))
         # Names of one tensor have one array, and arrays of the caller that are one memory are read into once.
         reads.setdefault(place, read)
+    common = overlap.among((read.tensor.key.text, read.out) for read in reads.values() if read.out is not None)
+    if common is not None:
+        raise usage(f"the arrays of 'out' for {common[0]} and {common[1]} lie over each other: one would be lost")
     if device is None and source.memory_budget is not None:
         allocated = sum(read.tensor.nbytes for read in reads.values() if read.out is None)
         if allocated > source.memory_budget:

@@ -38,6 +38,8 @@ def dtype_of(obj: Any) -> str:
 def shape_of(obj: Any) -> tuple[int, ...]:
     """The shape in elements of `dtype_of(obj)`: the last axis of a tensor of pairs has two for each."""
     if is_torch(obj):
+        if obj.is_nested:
+            plain_tensor(obj)
         shape = tuple(int(number) for number in obj.shape)
         pair = dtypes.per_element(dtypes.of_torch(obj.dtype))
         if pair == 1:
@@ -103,11 +105,14 @@ def writable_bytes(obj: Any) -> Bytes:
 
 
 def plain_tensor(tensor: Any) -> None:
-    """Refuses tensors whose elements do not lie in memory of their own: sparse, quantised, meta, and wrapped ones."""
+    """Refuses tensors whose elements do not lie in memory of their own: sparse, nested, quantised, meta, and wrapped
+    ones."""
     torch = sys.modules["torch"]
     kind = type(tensor)
     if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise usage(f"{kind.__module__}.{kind.__qualname__} wraps other tensors: hand over its parts, or the whole")
+    if tensor.is_nested:
+        raise usage("a nested tensor is several of different shapes: hand over its parts (unbind())")
     if tensor.layout != torch.strided:
         raise usage(f"a tensor of layout {tensor.layout} has no elements in a row: make it dense, or save its parts")
     if tensor.is_quantized:
@@ -123,7 +128,13 @@ def _lendable(array: Bytes) -> Bytes:
 def _torch_bytes(tensor: Any) -> Bytes:
     plain_tensor(tensor)
     torch = sys.modules["torch"]
-    return flat_bytes(tensor.detach().resolve_conj().resolve_neg().cpu().contiguous())
+    return flat_bytes(bitwise(tensor.detach().resolve_conj().resolve_neg()).cpu().contiguous())
+
+
+def bitwise(tensor: Any) -> Any:
+    """A tensor as a type that PyTorch copies bit for bit: of a strided bool it makes 0 and 1, whatever was there."""
+    torch = sys.modules["torch"]
+    return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
 def flat_bytes(tensor: Any) -> Bytes:
