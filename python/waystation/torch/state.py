@@ -262,8 +262,9 @@ class TrainingState:
         Everything is compared before anything is touched: what stands against it raises `not-exact` (`source-changed`
         for other data, `canary-mismatch` and what reading the checkpoint answers), and leaves all as it was. Tensors
         are then read into the live ones, and each block of their data is held against its checksum meanwhile: damage,
-        or a disk that fails, leaves a state that is part old and part new. The error says so: restore another
-        checkpoint before going on. `verify_first` reads the whole checkpoint once before anything is touched, so that
+        or a disk that fails, leaves a state that is part old and part new, and so does an exception of a
+        `load_state_dict`, `set_extra_state`, `put` or `iterators` of your own, which comes as `not-exact` with it as
+        the cause. The error says so: restore another checkpoint before going on. `verify_first` reads the whole checkpoint once before anything is touched, so that
         damage leaves all as it was; rank 0 does, while the others wait.
 
         The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator
@@ -298,6 +299,10 @@ class TrainingState:
             if isinstance(why, Error):
                 why.remedy = f"{_TORN} {why.remedy}".rstrip()
             replicas.agree(group, why, *_BROKE_OFF)
+            if isinstance(why, Exception) and not isinstance(why, Error):
+                # Of code that is not this package's: a `load_state_dict`, a `set_extra_state`, a loader.
+                raise error("not-exact", f"restoring the checkpoint broke off with {type(why).__name__}: {why}",
+                            remedy=_TORN) from why
             raise
         replicas.agree(group, None, *_BROKE_OFF)
         self._watch(placed.natives)
