@@ -65,7 +65,7 @@ def family(optimizer: object) -> str:
 
 
 def algorithm(optimizer: object) -> str:
-    """What the record calls an optimizer: its class, in small letters; `sgd.adam` for one of SGD that is called Adam."""
+    """What the record calls an optimizer: its class in small letters, or `sgd.adam` for an SGD that is called Adam."""
     kind = type(optimizer).__name__
     made_of = family(optimizer)
     said = f"{made_of}.{kind}" if made_of != kind and hasattr(torch.optim, kind) else kind
