@@ -97,3 +97,18 @@ def test_canonical_json() -> None:
 def test_what_has_no_canonical_json_is_refused_with_its_place(bad: Any, place: str) -> None:
     with pytest.raises(Error, match=f"at {place}:"):
         canonical(bad)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x\u202e", "é" * 513, "line\n"])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    for make in (
+        lambda: Key.param(name),
+        lambda: Key.param("w", component=name),
+        lambda: Key.param("w", scope=[(name, 0)]),
+        lambda: Key.optimizer("w", name, "main"),
+        lambda: Key.optimizer("w", "adam.m", name),
+    ):
+        with pytest.raises(Error) as refused:
+            make()
+        assert refused.value.code == "bad-name" and str(refused.value).encode()
+    assert Key.param("é" * 512).name

@@ -272,3 +272,37 @@ def test_a_bar_is_shown_at_a_terminal_only(tmp_path: pathlib.Path, monkeypatch: 
     monkeypatch.setattr(sys, "stderr", quiet)
     waystation.save(tmp_path / "b", {"w": np.ones(1000)}, progress=True)
     assert quiet.getvalue() == ""
+
+
+def test_other_bits_of_one_memory_are_not_tied(tmp_path: pathlib.Path) -> None:
+    little = np.arange(4, dtype="<f4")
+    tensors = {"a": little, "b": little.view(">f4"), "c": little.view(">f4")[:]}
+    waystation.save(tmp_path / "c", tensors)
+    checkpoint = waystation.open(tmp_path / "c")
+    assert checkpoint["b"].alias_of is None and checkpoint["c"].alias_of == Key.param("b")
+    for name, data in tensors.items():
+        np.testing.assert_array_equal(checkpoint[name], data)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "n" * 1025])
+def test_what_is_no_name_is_refused_before_the_directory_is_made(tmp_path: pathlib.Path, name: str) -> None:
+    w = np.ones(2)
+    wrong: list[dict[str, Any]] = [
+        {"tensors": {name: w}},
+        {"tensors": {"w": w}, "aliases": {name: "w"}},
+        {"tensors": {"w": w}, "run": name},
+        {"tensors": {"w": w}, "records": [records.Record("k", name, {})]},
+    ]
+    for how in wrong:
+        with pytest.raises(Error) as refused:
+            waystation.save(tmp_path / "c", **how)
+        assert refused.value.code == "bad-name"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_nested_tensor_is_refused(tmp_path: pathlib.Path) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    for refuse in (lambda: waystation.save(tmp_path / "c", {"n": nested}), lambda: arrays.shape_of(nested)):
+        with pytest.raises(Error, match="nested") as refused:
+            refuse()
+        assert refused.value.code == "bad-argument"

@@ -480,3 +480,15 @@ def refuses(value: Any) -> bool:
 def depth(value: Any) -> int:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return 0 if inside is None else 1 + max(map(depth, inside), default=0)
+
+
+def test_what_many_places_hold_is_not_written_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "SIZE", 4000)
+    assert tree.to_tree(list(range(3000)))
+    for shared in ([1, 2], {"a": 1}, (), collections.OrderedDict(a=1)):
+        held: Any = shared
+        for _ in range(30):
+            held = [held, held]
+        with pytest.raises(Error, match="counting an object once for each place") as refused:
+            tree.to_tree(held)
+        assert refused.value.code == "limit"

@@ -19,7 +19,7 @@ from . import _destination as destination
 from ._opening import open_core
 from ._reading import Source
 from .errors import error, usage
-from .key import Key
+from .key import UNNAMEABLE, Key
 from .progress import Progress, reporting
 from .records import Coordinate, Record, tree_of
 from .snapshot import Omitted
@@ -65,7 +65,7 @@ class Component(Mapping[str, Tensor]):
 
     def get(self, name: object, default: Any = None) -> Any:
         """The tensor of a name, or `default`."""
-        if not isinstance(name, str):
+        if not isinstance(name, str) or UNNAMEABLE.search(name) or UNNAMEABLE.search(self._component):
             return default
         if self._listed is not None:
             return self._listed.get(name, default)
@@ -321,6 +321,8 @@ class Checkpoint(Component):
         self._source.close()
 
     def __enter__(self) -> Checkpoint:
+        """Raises `bad-argument` where it is closed."""
+        _ = self._source.core
         return self
 
     def __exit__(

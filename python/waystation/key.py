@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ._json import canonical
 from ._registry import ROLES
-from .errors import usage
+from .errors import error, usage
+
+NAME_BYTES = 1024
+UNNAMEABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What no name has in it: control characters, marks of direction, halves of surrogate pairs."""
+
+
+def check_name(name: Any, what: str) -> None:
+    """Refuses what is no name of the format: `bad-argument` for another type, `bad-name` for its text."""
+    if not isinstance(name, str):
+        raise usage(f"{what} is a string, not {name!r}")
+    found = UNNAMEABLE.search(name)
+    if found is not None:
+        said = f"{what} {_short(name)} has U+{ord(found[0]):04X} in it, which no name may have"
+    elif not name or len(name) > NAME_BYTES // 4 and len(name.encode()) > NAME_BYTES:
+        said = f"{what} {_short(name)} has {len(name.encode())} bytes, and names have 1 to {NAME_BYTES}"
+    else:
+        return
+    raise error("bad-name", said, rule="identity.name", remedy="Give it another name.")
+
+
+def _short(name: str) -> str:
+    return ascii(name if len(name) <= 80 else f"{name[:77]}...")
 
 
 class _Six(NamedTuple):
@@ -26,7 +49,7 @@ class Key(_Six):
     `component` is a model of the job, `role` one of the registry, `name` the parameter's or buffer's own name; `slot`
     says what the tensor is for that parameter (`adam.m`), `owner` is the name of the optimizer or average that it
     belongs to, `scope` tells apart tensors of several ranks that share a name. Raises `bad-argument` for an unknown
-    role and for a slot or owner that the role forbids or lacks.
+    role and for a slot or owner that the role forbids or lacks, `bad-name` for what no name may be.
     """
 
     __slots__ = ()
@@ -46,6 +69,14 @@ class Key(_Six):
             raise usage(f"role {role!r} is none of {', '.join(ROLES)}", tensor=key.text)
         if not name:
             raise usage("a tensor needs a name", tensor=key.text)
+        check_name(name, "the name")
+        check_name(component, "the component")
+        if slot:
+            check_name(slot, "the slot")
+        if owner:
+            check_name(owner, "the owner")
+        for axis, _ in key.scope:
+            check_name(axis, "the axis of a scope")
         for what, said, rule in (("slot", slot, known.slot), ("owner", owner, known.owner)):
             if rule == "required" and not said or rule == "forbidden" and said is not None or said == "":
                 raise usage(f"role {role!r} takes {what} as {rule}, and it is {said!r}", tensor=key.text)

@@ -11,7 +11,7 @@ import numpy as np
 from . import _core, arrays
 from . import _destination as destination
 from .errors import Error, ExistsError, Location, usage
-from .key import Key
+from .key import Key, check_name
 from .progress import Progress, reporting
 from .records import Coordinate, Record
 from .snapshot import Alias, Declared, Piece, Snapshot, write
@@ -79,6 +79,13 @@ def save_snapshot(
     """As `save`, of a snapshot that has everything."""
     where = os.fspath(path)
     name = run if run is not None else os.path.basename(os.path.abspath(where))
+    # Before the directory is made; what remains, the native half refuses, and leaves an attempt.
+    check_name(name, "the name of the run")
+    for record in snapshot.records:
+        check_name(record.kind, "the kind of a record")
+        check_name(record.name, "the name of a record")
+    for axis, _ in topology:
+        check_name(axis, "the axis of the topology")
     try:
         session = _core.Session.standing_alone(
             where,
@@ -144,6 +151,7 @@ def collect(tensors: Mapping[Any, Any], *, aliases: Mapping[str, str], buffers: 
             raise usage(f"the alias {new!r} is of {old!r}, which is not among the names of the tensors")
         if new in keys:
             raise usage(f"the alias {new!r} is a tensor's name already")
+        check_name(new, "the alias")
         of = keys[old]
         snapshot.aliases.append(Alias(of.component, of.role, new, of))
     return snapshot
@@ -172,5 +180,4 @@ def _memory(key: Key, data: Any, piece: Piece) -> tuple[Any, ...] | None:
         return None
     if not arrays.is_torch(data) and type(data) is not np.ndarray:
         return None
-    bits = (data.is_conj(), data.is_neg()) if arrays.is_torch(data) else ()
-    return (*destination.memory(data), piece.dtype, piece.shape, bits, key.component, key.role, key.scope)
+    return (*destination.memory(data), piece.dtype, piece.shape, key.component, key.role, key.scope)

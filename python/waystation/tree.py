@@ -23,7 +23,7 @@ from . import arrays, dtypes
 from ._json import canonical
 from ._registry import DTYPES
 from .errors import Error, error, usage
-from .key import Key
+from .key import NAME_BYTES, UNNAMEABLE, Key
 from .snapshot import Piece
 
 Path = tuple[str | int, ...]
@@ -35,6 +35,9 @@ INLINE_BYTES = 8192
 """More bytes than this are a tensor of role `blob`."""
 DEPTH = 97
 """Levels of JSON that a tree may have: of the 100 of metadata, page and record take three."""
+SIZE = 2**24
+"""Values that a tree may have; what holds others counts as several."""
+_HOLDER = 16
 _BARE = 2**53 - 1
 
 
@@ -73,8 +76,11 @@ class TreeTensors:
     _taken: set[Key] = field(default_factory=set)
 
     def __call__(self, data: object, path: Path, role: str) -> Key:
-        key = self._key("/".join([self.name, *(_escaped(step) for step in path)]), role)
-        if key in self._taken or len(key.name.encode()) > 1024 or _UNNAMEABLE.search(key.name):
+        name = "/".join([self.name, *(_escaped(step) for step in path)])
+        key = None
+        if not UNNAMEABLE.search(name) and len(name.encode()) <= NAME_BYTES:
+            key = self._key(name, role)
+        if key is None or key in self._taken:
             # Paths differ where their names do not (1 and "1"), or the name would not be one: the path decides.
             digest = hashlib.sha256(ascii((self.name, *path)).encode()).hexdigest()
             key = self._key(f"tree/{digest}", role)
@@ -90,7 +96,8 @@ def to_tree(obj: Any, put_tensor: PutTensor | None = None) -> Any:
     """The value tree of `obj`, as JSON has it: None, booleans, integers, strings, lists and dicts.
 
     Raises `bad-argument` for a type without a tree, a key that is neither string nor integer, a number or string that
-    metadata cannot hold, and `limit` for what is nested too deep (or contains itself), each with the place.
+    metadata cannot hold, and `limit` for what is too large or nested too deep (or contains itself), each with the
+    place.
     """
     return _Writer(put_tensor).tree(obj, (), 1)
 
@@ -127,6 +134,7 @@ class _Writer:
     def __init__(self, put_tensor: PutTensor | None) -> None:
         self.put_tensor = put_tensor
         self.torch = sys.modules.get("torch")
+        self.size = 0
 
     def tree(self, obj: Any, path: Path, level: int) -> Any:
         kind = type(obj)
@@ -148,6 +156,11 @@ class _Writer:
 
     def composite(self, obj: Any, path: Path, level: int) -> Any:
         kind = type(obj)
+        if isinstance(obj, (list, tuple, dict, set, frozenset)):
+            # An object that stands in two places is written twice, its own twice too, and so on: 2^n for n levels.
+            self.size += _HOLDER + len(obj)
+            if self.size > SIZE:
+                _too_large(path)
         if kind is list or kind is tuple:
             return {kind.__name__: self.items(obj, path, level)}
         if kind is dict:
@@ -453,7 +466,6 @@ _MAKE: dict[str, Callable[[_Reader, Any, Path], Any]] = {
 # The levels that a value without values in it takes at most.
 _LEAF = 6
 
-_UNNAMEABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _DEVICE = re.compile("[a-z]{1,16}(:[0-9]{1,4})?")
 _INTEGER = re.compile("-?[1-9][0-9]*")
 _HEX = re.compile("([0-9a-f][0-9a-f])*")
@@ -554,6 +566,15 @@ def _too_deep(path: Path) -> NoReturn:
         "limit",
         f"at {_place(path)}: nested deeper than metadata can be, or contains itself",
         remedy="Store deep structures flat, or as tensors.",
+    )
+
+
+def _too_large(path: Path) -> NoReturn:
+    raise error(
+        "limit",
+        f"at {_place(path)}: the value has more than {SIZE} values in it, counting an object once for each place that "
+        f"holds it, and lists, tuples, sets and dicts as {_HOLDER}",
+        remedy="Store large values as tensors, and what many places hold once.",
     )
 
 
