@@ -5,7 +5,8 @@ Every read is a copy, verified as it was opened; `map` alone is none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Region = tuple[tuple[int, ...], tuple[int, ...]]
 """start, extent"""
+
+_PART = 1 << 26  # bytes that iteration reads at once
 
 
 class Tensor:
@@ -206,9 +209,65 @@ class Tensor:
             raise TypeError("a tensor without axes has no length")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[Any]:
+        """Along the first axis, many rows read at a time."""
+        if not self.shape:
+            raise TypeError("a tensor without axes is not iterated over")
+        return (row for part in self._parts() for row in part)
+
+    def __contains__(self, value: object) -> bool:
+        """Whether an element equals `value`."""
+        return any(bool(np.any(part == value)) for part in self._parts())
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def __complex__(self) -> complex:
+        return complex(self._one())
+
+    def __bool__(self) -> bool:
+        """Of a single element, as in NumPy and PyTorch; `bad-argument` for any other number of them."""
+        return bool(self._one())
+
+    # It stands for what is in the files, which nobody changes.
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise usage(
+            "a tensor of an open checkpoint is not pickled",
+            tensor=self.key.text,
+            remedy="Read it first (numpy(), torch()), or pickle the checkpoint and ask it for the tensor again.",
+        )
+
     def __repr__(self) -> str:
         said = f"<Tensor {_short(self.key)}: {self.dtype} {list(self.shape)}"
         return f"{said}, alias of {_short(self.alias_of)}>" if self.alias_of is not None else f"{said}>"
+
+    def _one(self) -> Any:
+        if self.size != 1:
+            raise usage(
+                f"a tensor of {self.size} elements is neither a number nor true or false",
+                tensor=self.key.text,
+                remedy="Index it, or compare with None to see whether there is one.",
+            )
+        return self.numpy().reshape(-1)[0]
+
+    def _parts(self) -> Iterator[np.ndarray[Any, Any]]:
+        """All elements, as many rows at a time as a part has room for."""
+        if not self.shape or self.block is not None or self.size == 0:
+            yield self.numpy()
+            return
+        budget = self._source.memory_budget
+        rows = max(1, min(_PART, budget or _PART) * self.shape[0] // max(1, self.nbytes))
+        for first in range(0, self.shape[0], rows):
+            yield self.numpy((slice(first, first + rows),))
 
     def _cut(self, index: indices.Index) -> indices.Cut:
         if self.block is not None:
