@@ -250,8 +250,9 @@ def _check_keys(state_dict: Mapping[Any, Any], path: tuple[Any, ...]) -> None:
     """
     for key, value in state_dict.items():
         if type(key) is bool or not isinstance(key, (str, int)):
+            place = ".".join(map(str, path)) or "its top"
             raise usage(
-                f"the state dict has the key {key!r} ({type(key).__name__}) at {'.'.join(map(str, path)) or 'its top'}, "
+                f"the state dict has the key {key!r} ({type(key).__name__}) at {place}, "
                 "and is loaded with the text of it for a key",
                 remedy="Have texts and whole numbers for keys, or make the dictionary a list of pairs.",
             )

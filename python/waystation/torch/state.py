@@ -264,8 +264,9 @@ class TrainingState:
         are then read into the live ones, and each block of their data is held against its checksum meanwhile: damage,
         or a disk that fails, leaves a state that is part old and part new, and so does an exception of a
         `load_state_dict`, `set_extra_state`, `put` or `iterators` of your own, which comes as `not-exact` with it as
-        the cause. The error says so: restore another checkpoint before going on. `verify_first` reads the whole checkpoint once before anything is touched, so that
-        damage leaves all as it was; rank 0 does, while the others wait.
+        the cause. The error says so: restore another checkpoint before going on. `verify_first` reads the whole
+        checkpoint once before anything is touched, so that damage leaves all as it was; rank 0 does, while the others
+        wait.
 
         The order is that of 19.2, random streams last. `iterators` is called before these: a loader whose iterator
         draws from them makes it there. In a job of several ranks all call it together: two all_gathers, one before
