@@ -151,7 +151,7 @@ class Component(Mapping[str, Tensor]):
 
     def _few(self) -> bool:
         contents = json.loads(self._source.core.manifest_json())["contents"]
-        return sum(count for _, roles in contents for _, count in roles) <= _FEW
+        return bool(sum(count for _, roles in contents for _, count in roles) <= _FEW)
 
 
 def _close(wanted: str, there: Iterable[str], quote: Callable[[str], str] = repr) -> str:

@@ -140,6 +140,11 @@ class CheckpointManager:
         if save_on_sigterm:
             self._preemption.watch()
 
+    def __repr__(self) -> str:
+        last = "no save yet" if self.last is None else f"last saved {self.last.name}"
+        flight = "" if self._flight is None or self._flight.done() else ", one in flight"
+        return f"<CheckpointManager of {self.run_path}: {'closed, ' if self._closed else ''}{last}{flight}>"
+
     @property
     def job(self) -> Job:
         """What the ranks agreed on at resume(). `bad-argument` before."""

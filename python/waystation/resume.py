@@ -237,7 +237,7 @@ def appraise(
     for name, budget in (("budget_steps", budget_steps), ("budget_bytes", budget_bytes)):
         if budget is not None:
             options[name] = budget
-    said = json.loads(checkpoint.core.restore_json(axes, at, canonical(options)))
+    said = json.loads(asked(checkpoint, axes, at, options, _SOURCES))
     return _restored(checkpoint, axes, at, said)
 
 
@@ -270,14 +270,39 @@ def _restored(checkpoint: Checkpoint, axes: Coordinate, at: Coordinate, said: di
         },
         cursors={one["name"]: _cursor(one) for one in said["cursors"]},
         report=_report(said["report"]),
-        refused=None
-        if refused is None
-        else from_parts(**{_ARGUMENT.get(member, member): value for member, value in refused.items()}),
+        refused=None if refused is None else refusal_of(refused, _SOURCES),
         checkpoint=checkpoint,
     )
 
 
+def asked(checkpoint: Checkpoint, topology: Coordinate, at: Coordinate, options: dict[str, Any], sources: str) -> str:
+    """`_core.restore_json`, whose errors are advised about as `refusal_of` does."""
+    try:
+        return checkpoint.core.restore_json(topology, at, canonical(options))
+    except Error as why:
+        raise _advised(why, sources) from None
+
+
+def refusal_of(refused: dict[str, Any], sources: str) -> Error:
+    """The refusal of a restore, with the parameters of Python that answer it; `sources` says where data are offered."""
+    return _advised(from_parts(**{_ARGUMENT.get(member, member): value for member, value in refused.items()}), sources)
+
+
+def _advised(made: Error, sources: str) -> Error:
+    more = {"not-exact": _LESS, "canary-mismatch": _WITHOUT, "source-changed": f"{sources}; {_WITHOUT}"}.get(made.code)
+    return made if more is None else made.with_message(made.message, remedy=f"{made.remedy} {more}.".lstrip())
+
+
 _ARGUMENT = {"class": "class_"}
+_WITHOUT = "leave_out=(name, …) goes on without one"
+_LESS = (
+    'In restore(…), streams="fork" puts up with new streams, cursors="opaque-same-topology" or "none" with less of '
+    f"the position in the data, and {_WITHOUT}"
+)
+_SOURCES = (
+    "In restore(…), sources={name: (records, sha256)} offers it; the digest is made as it was then, as by "
+    "digest_of_dataset or digest_of_files of waystation.torch"
+)
 _COUNTS = tuple(field.name for field in fields(Progress))
 
 

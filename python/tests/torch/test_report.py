@@ -71,7 +71,7 @@ def test_a_report_is_a_table_of_what_is_not_simply_exact() -> None:
     report.add("param", "b", "none", "not in the checkpoint", "missing")
     report.add("optimizer", "main/group0", reason="weight_decay was 0.1")
     assert str(report).splitlines() == [
-        "1 of 3 exact",
+        "2 of 3 exact",
         "param      b            missing  not in the checkpoint",
         "optimizer  main/group0  exact    weight_decay was 0.1"]
     assert len(report) == 3 and [line.name for line in report] == ["a.weight", "b", "main/group0"]

@@ -183,6 +183,10 @@ class _Cursor:
         self.consumed += count
         return count
 
+    def __repr__(self) -> str:
+        return (f"<{type(self).__name__} of {self.n} records: epoch {self.epoch}, {self.position} of {self.items} items "
+                f"consumed, rank {self.rank} of {self.ranks}>")
+
     # What iterating needs.
 
     def _begin(self) -> int:

@@ -211,8 +211,7 @@ class _Plan:
                 continue
             if member not in values:
                 notes.append(f"{member} is not in the checkpoint and stays {now!r}")
-            # A rate with a schedule moves with it, and what it began with is compared.
-            elif not (member == "lr" and "initial_lr" in group) and not _same(now, values[member]):
+            elif not _scheduled(member, group, values) and not _same(now, values[member]):
                 notes.append(f"{member} was {now!r} here and is {values[member]!r} as saved")
         for member, made in saved.get("implementation", []):
             before = tree.from_tree(made, self.stored.ckpt.tensor)
@@ -356,6 +355,16 @@ def _follows(entry: Entry, shape: tuple[int, ...]) -> bool:
     if entry.axes is None:
         return True
     return all(axis is None or axis < len(shape) and size == shape[axis] for size, axis in zip(entry.shape, entry.axes))
+
+
+def _scheduled(member: str, now: dict[str, Any], saved: dict[str, Any]) -> bool:
+    """Whether a schedule moves it, of which what it began with is compared: a rate, and where it cycles momentum that
+    or the first of the betas."""
+    if member == "lr":
+        return "initial_lr" in now
+    if not all("base_momentum" in group and "max_momentum" in group for group in (now, saved)):
+        return False
+    return member == "momentum" or member == "betas" and _same(tuple(now[member][1:]), tuple(saved[member][1:]))
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .._json import canonical
 from .._registry import GRADES
-from ..errors import Error, error, from_parts, usage
+from ..errors import Error, error, usage
+from ..resume import asked, refusal_of
 from .data import CursorSource
 from .group import Place
 from .report import Line
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..checkpoint import Checkpoint
 
 __all__ = ["Placed", "answer", "hold"]
+
+_SOURCES = ("Make the sampler with the same source= and number of records; the digest is made as it was then, as by "
+            "digest_of_dataset or digest_of_files of waystation.torch")
 
 
 def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, CursorSource], streams: str,
@@ -50,7 +53,7 @@ def answer(ckpt: Checkpoint, place: Place, live: Streams, sources: Mapping[str, 
             fingerprints[name] = fingerprint
     options = {"streams": streams, "cursors": cursors, "leave_out": sorted(there & set(leave_out)), "sources": offered,
                "fingerprints": fingerprints}
-    said: dict[str, Any] = json.loads(ckpt.core.restore_json(place.topology, place.coordinate, canonical(options)))
+    said: dict[str, Any] = json.loads(asked(ckpt, place.topology, place.coordinate, options, _SOURCES))
     return said
 
 
@@ -72,15 +75,13 @@ class Placed:
         here."""
         refused = said["refused"]
         if refused is not None:
-            remedy = refused["remedy"]
+            why = refusal_of(refused, _SOURCES)
             if self.off:
-                remedy = (f"{', '.join(self.off)} were switched off when this was saved, as they are here: say "
-                          f"leave_out={tuple(self.off)!r} to go on without them, or streams=\"none\". {remedy}")
-            raise from_parts(refused["code"], refused["class"], refused["message"], remedy,
-                             *(refused.get(member)
-                               for member in ("file", "offset", "pointer", "record", "tensor", "rule")))
+                why.remedy = (f"{', '.join(self.off)} were switched off when this was saved, as they are here: say "
+                              f"leave_out={tuple(self.off)!r} to go on without them, or streams=\"none\". {why.remedy}")
+            raise why
         if self.problems:
-            advice = dict.fromkeys([*self.remedies, "or leave_out=(name, …) to go on without"])
+            advice = dict.fromkeys([*self.remedies, "or restore(…, leave_out=(name, …)) to go on without"])
             raise error("not-exact", "; ".join(self.problems), rule="restore.demand",
                         remedy=f"Nothing was touched. {'; '.join(advice)}")
 
@@ -167,4 +168,4 @@ def _hold_cursors(placed: Placed, said: dict[str, Any], sources: Mapping[str, Cu
         if lax or name in leave_out:
             placed.lines.append(Line("cursor", name, "none", "not in the checkpoint; it stays as it is"))
         else:
-            placed._bad("cursor", name, "is not in the checkpoint", "start it from its beginning by leaving it out")
+            placed._bad("cursor", name, "is not in the checkpoint", "start it from its beginning: restore(…, leave_out=(name, …))")

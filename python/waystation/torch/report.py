@@ -41,7 +41,7 @@ class Line:
 
 @dataclass(slots=True)
 class Report:
-    """Lines in the order in which they were found; printed, it is a table of all that is not simply exact."""
+    """Lines in the order in which they were found; printed, it is a table of all that is not simply exact, notes too."""
 
     lines: list[Line] = field(default_factory=list)
 
@@ -91,8 +91,11 @@ class Report:
                   "Nothing was touched. Make the live objects as those that were saved, or load with strict=False.")
         raise Refused("not-exact", f"the checkpoint and the live objects differ: {shown}{more}", self, remedy)
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
-        exact = sum(line.finding is None and line.reason is None for line in self.lines)
+        exact = sum(line.finding is None and line.grade == GRADES[0] for line in self.lines)
         rows = [(line.kind, line.name, line.finding or line.grade, line.reason or "")
                 for line in self.lines if line.finding is not None or line.reason is not None]
         widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]

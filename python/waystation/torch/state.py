@@ -7,20 +7,22 @@ job's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from .._opening import checkpoint_of
 from ..errors import Error, error, usage
 from ..run import verify
 from ..snapshot import Snapshot
 from . import ema as averages
 from . import model as modules
 from . import optimizer as optimization
-from . import optimizer_load, placing, replicas
+from . import optimizer_load, parts, placing, replicas
 from . import scaler as scaling
 from . import scheduler as scheduling
 from .boxes import Held, Ranks, Scope
@@ -29,6 +31,7 @@ from .data import CursorSource, ResumableSampler
 from .group import Place, place as place_here
 from .loading import Pending
 from .names import names_of
+from .parts import Named
 from .report import Line, Report
 from .rng import Streams
 from .stored import Stored, Values
@@ -46,9 +49,6 @@ _TORN = ("What was being restored is now part old and part new: do not train wit
 _REFUSED = "refused the checkpoint with", "Nothing was touched on any rank. Do there what its own error says."
 _BROKE_OFF = "broke off while it restored the checkpoint with", _TORN
 
-T = TypeVar("T")
-Named = Union[T, Mapping[str, T], None]
-"""One of something, which is called "main", or several by name, or none."""
 
 
 class TrainingState:
@@ -85,16 +85,15 @@ class TrainingState:
                  progress: Progress | None = None, masters: Mapping[torch.Tensor, torch.Tensor] | None = None,
                  values: Mapping[str, Any] | None = None, place: Place | None = None, per_rank: Iterable[str] = (),
                  first_rank: Iterable[str] = (), check_replicas: bool = True) -> None:
-        self.models = _by_name(model)
-        self.optimizers = _by_name(optimizers)
-        self.schedulers = _by_name(schedulers)
-        self.scalers = _by_name(scaler)
-        self.averages = {name: one if isinstance(one, tuple) else (one, None)
-                         for name, one in _by_name(ema, "ema").items()}
-        self.data = dict(data or {})
+        self.models = parts.models(model)
+        self.optimizers = parts.optimizers(optimizers)
+        self.schedulers = parts.stateful("schedulers", schedulers)
+        self.scalers = parts.stateful("scaler", scaler)
+        self.averages = parts.averages(ema)
+        self.data = parts.named("data", data, "capture", "offer", "check", "put", "step")
         self.progress = Progress() if progress is None else progress
         self.masters = masters
-        self.values = dict(values or {})
+        self.values = parts.named("values", values, "state_dict", "load_state_dict")
         self.place = place_here() if place is None else place
         self.streams = Streams(rng, self.place)
         self.check_replicas = check_replicas
@@ -119,6 +118,13 @@ class TrainingState:
             if unknown:
                 raise usage(f"{option} names {sorted(unknown)}, which no parameter or buffer is called")
             yield frozenset(kept for name in names for kept in target[name])
+
+    def __repr__(self) -> str:
+        said = [f"{what} {', '.join(names)}" for what, names in (
+            ("models", self.models), ("optimizers", self.optimizers), ("schedulers", self.schedulers),
+            ("scalers", self.scalers), ("averages", self.averages), ("data", self.data), ("values", self.values),
+            ("streams", self.streams.names)) if names]
+        return f"<TrainingState at step {self.progress.optimizer_step}: {'; '.join(said)}>"
 
     # Counting.
 
@@ -239,20 +245,21 @@ class TrainingState:
 
     # Restoring.
 
-    def appraise(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
+    def appraise(self, ckpt: Checkpoint | str | os.PathLike[str], *, streams: str = "exact", cursors: str = "exact",
                  leave_out: Iterable[str] = ()) -> Report:
         """How well each part would be restored, and what stands against it; nothing is refused, nothing touched."""
-        out = frozenset(leave_out)
+        out, ckpt = frozenset(leave_out), checkpoint_of(ckpt)
         said, placed = self._placed(ckpt, streams, cursors, out)
         pending = self._plan(Stored.of(ckpt), said)
         pending.report.extend(placed.lines)
         pending.hold_shared(ckpt)
         return pending.report
 
-    def restore(self, ckpt: Checkpoint, *, streams: str = "exact", cursors: str = "exact",
+    def restore(self, ckpt: Checkpoint | str | os.PathLike[str], *, streams: str = "exact", cursors: str = "exact",
                 leave_out: Iterable[str] = (), strict: bool = True, iterators: Callable[[], object] | None = None,
                 progress: _core.Progress | None = None, verify_first: bool = False) -> Report:
-        """Puts all of a checkpoint back into the live objects, to the bit, and says of each part how well.
+        """Puts all of a checkpoint back into the live objects, to the bit, and says of each part how well. A path of
+        one is opened here.
 
         `streams` and `cursors` are the worst grades that are put up with (19.1): "fork" for streams of a job of another
         shape, "opaque-same-topology" for loaders whose state only they understand, "none" to go on without. `leave_out`
@@ -275,6 +282,7 @@ class TrainingState:
         out = frozenset(leave_out)
         group = self.place.group
         try:
+            ckpt = checkpoint_of(ckpt)
             said, placed = self._placed(ckpt, streams, cursors, out)
             placed.raise_if_bad(said)
             pending = self._plan(Stored.of(ckpt), said)
@@ -372,9 +380,3 @@ class TrainingState:
                         rule="restore.order", remedy="A DataLoader draws when it is iterated over: give it a "
                                                      "generator of its "
                         "own, generator=data.generator; or draw what you draw before restore(), or in iterators=….")
-
-
-def _by_name(one: Named[T], alone: str = "main") -> dict[str, T]:
-    if one is None:
-        return {}
-    return dict(one) if isinstance(one, Mapping) else {alone: one}
