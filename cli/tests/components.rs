@@ -39,6 +39,7 @@ fn saved(program: &Program) {
         name: "tied".to_owned(),
         role: Role::Param,
         of: critic,
+        native: Vec::new(),
     });
     let writing = session.lay_out().unwrap();
     for (number, chunk) in (1_u8..).zip(chunks) {

@@ -109,6 +109,7 @@ pub fn alias() -> Alias {
         name: "lm_head.weight".to_owned(),
         role: Role::Param,
         of: Identity::param("embed.weight"),
+        native: Vec::new(),
     }
 }
 

@@ -98,6 +98,8 @@ pub struct Alias {
     pub role: Role,
     /// The tensor meant.
     pub of: Identity,
+    /// How frameworks called it by this name, ascending by framework.
+    pub native: Vec<Native>,
 }
 
 /// An entry of a part or page.
@@ -180,7 +182,7 @@ impl Tensor {
         self.identity.check(topology)?;
         self.check_shape()?;
         self.check_axes()?;
-        self.check_native()?;
+        check_native(&self.native)?;
         self.check_role()
     }
 
@@ -287,17 +289,6 @@ impl Tensor {
             self.identity.slot
         );
         Err(Error::rule(Code::BadIdentity, rule::TENSOR_AXES, message).at_pointer("/axes"))
-    }
-
-    fn check_native(&self) -> Result<()> {
-        let mut before = None;
-        for (position, native) in self.native.iter().enumerate() {
-            native
-                .check(before)
-                .map_err(|error| error.at_pointer(format!("/native/{position}")))?;
-            before = Some(native);
-        }
-        Ok(())
     }
 
     fn check_role(&self) -> Result<()> {
@@ -455,10 +446,11 @@ impl Alias {
     /// Checks every rule that needs no other entry. Pointers in errors are relative to the entry.
     ///
     /// # Errors
-    /// [`Code::BadName`], [`Code::BadIdentity`], [`Code::BadAlias`].
+    /// [`Code::BadName`], [`Code::BadMember`], [`Code::BadIdentity`], [`Code::BadAlias`].
     pub fn check(&self, topology: &Topology) -> Result<()> {
         check_name(&self.component, "component").map_err(|error| error.at_pointer("/component"))?;
         check_name(&self.name, "alias name").map_err(|error| error.at_pointer("/name"))?;
+        check_native(&self.native)?;
         if !matches!(self.role, Role::Param | Role::Buffer) || self.of.role != self.role {
             let message = format!(
                 "expected an alias of role param or buffer, as its target, found {} of {}",
@@ -521,6 +513,15 @@ impl Entry {
             Self::Alias(alias) => alias.check(topology),
         }
     }
+}
+
+fn check_native(native: &[Native]) -> Result<()> {
+    let mut before = None;
+    for (position, native) in native.iter().enumerate() {
+        native.check(before).map_err(|error| error.at_pointer(format!("/native/{position}")))?;
+        before = Some(native);
+    }
+    Ok(())
 }
 
 /// Whether a component is the one that is left out.

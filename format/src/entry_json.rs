@@ -55,7 +55,8 @@ const TENSOR: &Form = &[
 ];
 
 /// Members of an alias.
-const ALIAS: &Form = &[("component", false), ("name", true), ("of", true), ("role", true)];
+const ALIAS: &Form =
+    &[("component", false), ("name", true), ("native", false), ("of", true), ("role", true)];
 
 impl Entry {
     /// Reads an entry; of the rules, those of form alone.
@@ -121,7 +122,7 @@ impl Found {
         let name = cursor.required(start, "name", self.name)?;
         let role = cursor.required(start, "role", self.role)?;
         if let Some(of) = self.of {
-            return Ok(Entry::Alias(Alias { component, name, role, of }));
+            return Ok(Entry::Alias(Alias { component, name, role, of, native: self.native }));
         }
         let identity = Identity {
             component,
@@ -180,12 +181,7 @@ impl Tensor {
         json.string(self.dtype.as_str());
         json.member("name");
         json.string(&identity.name);
-        if !self.native.is_empty() {
-            json.member("native");
-            json.begin_array();
-            self.native.iter().for_each(|native| native.encode(json));
-            json.end_array();
-        }
+        encode_native(json, &self.native);
         if !identity.owner.is_empty() {
             json.member("owner");
             json.string(&identity.owner);
@@ -216,6 +212,7 @@ impl Alias {
         encode_component(json, &self.component);
         json.member("name");
         json.string(&self.name);
+        encode_native(json, &self.native);
         json.member("of");
         self.of.encode(json);
         json.member("role");
@@ -286,6 +283,15 @@ impl Native {
             }
         }
         json.end_array();
+        json.end_array();
+    }
+}
+
+fn encode_native(json: &mut Encoder, native: &[Native]) {
+    if !native.is_empty() {
+        json.member("native");
+        json.begin_array();
+        native.iter().for_each(|native| native.encode(json));
         json.end_array();
     }
 }

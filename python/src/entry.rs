@@ -14,6 +14,8 @@ use crate::key;
 #[pyclass(frozen, module = "waystation._core")]
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// As it stands in the page.
+    found: Arc<Stored>,
     /// A tensor: `new` takes what an alias names.
     tensor: Arc<Stored>,
     /// The second name, if this is one.
@@ -33,7 +35,7 @@ impl Entry {
         };
         let target = checkpoint.tensor_of(found)?;
         let nbytes = target.bytes()?;
-        Ok(Self { tensor: target.into_entry(), alias, nbytes })
+        Ok(Self { found: Arc::clone(found), tensor: target.into_entry(), alias, nbytes })
     }
 
     fn tensor(&self) -> &Tensor {
@@ -91,7 +93,11 @@ impl Entry {
             let path: PyResult<Vec<_>> = native.path.iter().map(step).collect();
             Ok((native.framework.clone(), PyList::new(py, path?)?))
         };
-        self.tensor().native.iter().map(named).collect()
+        let native = match &*self.found {
+            Stored::Tensor(tensor) => &tensor.native,
+            Stored::Alias(alias) => &alias.native,
+        };
+        native.iter().map(named).collect()
     }
 
     #[getter]

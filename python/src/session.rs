@@ -149,6 +149,9 @@ impl Session {
         Ok(open.chunks.len().saturating_sub(1))
     }
 
+    #[pyo3(signature = (component, role, name, of, *, native = Vec::new()),
+        text_signature = "($self, component, role, name, of, *, native=())")]
+    #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn alias(
         &self,
         py: Python<'_>,
@@ -156,8 +159,10 @@ impl Session {
         role: &str,
         name: String,
         of: &Bound<'_, PyAny>,
+        native: Names,
     ) -> Result<()> {
-        let alias = Alias { component, name, role: key::role(role)?, of: key::identity(of)? };
+        let (role, of) = (key::role(role)?, key::identity(of)?);
+        let alias = Alias { component, name, role, of, native: natives(native) };
         open(&mut self.lock(py))?.session.alias(alias);
         Ok(())
     }
@@ -324,9 +329,15 @@ fn declaration(
         .transpose()?
         .map(|valid| Dims::from_slice(&valid));
     tensor.block = block;
-    tensor.native = native.into_iter().map(named).collect();
-    tensor.native.sort_by(|a, b| a.framework.cmp(&b.framework));
+    tensor.native = natives(native);
     Ok(tensor)
+}
+
+/// Ascending by framework, as they stand in metadata.
+fn natives(native: Names) -> Vec<Native> {
+    let mut native: Vec<_> = native.into_iter().map(named).collect();
+    native.sort_by(|a, b| a.framework.cmp(&b.framework));
+    native
 }
 
 fn named((framework, path): (String, Vec<Step>)) -> Native {

@@ -193,7 +193,7 @@ def test_all_that_a_session_can_say(tmp_path: Path) -> None:
     average = ("main", "ema", "w", None, "slow", ())
     other = session.chunk(average, "F32", (4, 6), (0, 0), (4, 6), valid=(3, 6))
     session.record("ema", "slow", (), records.ema("slow", decay=0.99, updates=3).value_json)
-    session.alias("main", "param", "tied", param("w"))
+    session.alias("main", "param", "tied", param("w"), native=[("torch", ["out", 1])])
     session.record("progress", "main", (), '{"optimizer_step":3}')
     session.record("vendor/x", "y", (("dp", 1),), '{"a":[1,"ü",null]}')
     session.record("vendor/x", "y", (("dp", 0),), "{}")

@@ -31,7 +31,7 @@ class Entry:
     native: list[tuple[str, list[str | int]]]
     chunks: list[tuple[tuple[int, ...], tuple[int, ...]]]
     of: KeyTuple | None
-    """The target's key where this is an alias; the other members are then the target's."""
+    """The target's key where this is an alias; `key` and `native` are then its own, the other members the target's."""
 
 @final
 class Mapped:
@@ -161,7 +161,8 @@ class Session:
               axes: Sequence[int | None] | None = None, native: Sequence[tuple[str, Sequence[str | int]]] = ...,
               valid: Sequence[int] | None = None, block: int | None = None) -> int:
         """Says that this writer will write a box; the number (0, 1, …) is its place in `Writing.write`."""
-    def alias(self, component: str, role: str, name: str, of: KeyTuple) -> None: ...
+    def alias(self, component: str, role: str, name: str, of: KeyTuple, *,
+              native: Sequence[tuple[str, Sequence[str | int]]] = ...) -> None: ...
     def record(self, kind: str, name: str, coordinate: Sequence[tuple[str, int]], value_json: str) -> None: ...
     def omit(self, component: str, names: Sequence[str], reason: str) -> None: ...
     def inventory(self, keys: Sequence[KeyTuple]) -> None:

@@ -89,6 +89,7 @@ class Alias:
     role: str
     name: str
     of: Key
+    native: Native = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ class Snapshot:
             )
             placed.append((place, piece))
         for alias in self.aliases:
-            session.alias(alias.component, alias.role, alias.name, alias.of)
+            session.alias(alias.component, alias.role, alias.name, alias.of, native=alias.native)
         for record in self.records:
             session.record(record.kind, record.name, record.coordinate, record.value_json)
         for omitted in self.omitted:

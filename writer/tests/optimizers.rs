@@ -199,6 +199,7 @@ fn tied_frozen_and_lazily_absent_parameters_keep_what_they_have_and_no_more() {
             name: "head".to_owned(),
             role: Role::Param,
             of: Identity::param("embed"),
+            native: Vec::new(),
         });
         session.omit(Omitted {
             component: "main".to_owned(),

@@ -63,7 +63,10 @@ fn check_agree(parts: &[&Part], group: &[(usize, Entry)]) -> Result<()> {
                 Some(member) => (Code::TensorConflict, rule::DERIVE_TENSORS, member),
             },
             (Entry::Alias(a), Entry::Alias(b)) if a == b => continue,
-            (Entry::Alias(_), Entry::Alias(_)) => (Code::AliasConflict, rule::DERIVE_ALIASES, "of"),
+            (Entry::Alias(a), Entry::Alias(b)) => {
+                let member = if a.of == b.of { "native" } else { "of" };
+                (Code::AliasConflict, rule::DERIVE_ALIASES, member)
+            }
             _ => (Code::AliasConflict, rule::DERIVE_ALIASES, "kind of entry"),
         };
         let expected = file_name(parts, *first);

@@ -117,7 +117,7 @@ pub const TENSOR_VALID: &str = "tensor.valid";
 pub const TENSOR_AXES: &str = "tensor.axes";
 /// The product of the non-zero numbers of `shape` and the bits of `dtype` MUST NOT be above `tensor-bits`. (Both)
 pub const TENSOR_SIZE: &str = "tensor.size";
-/// `native` MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. (Both)
+/// `native`, of a tensor or an alias, MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. (Both)
 pub const TENSOR_NATIVE: &str = "tensor.native";
 /// A tensor of role `blob` MUST have dtype `U8`, or `U64` for numbers that a record names, and one axis. (Both)
 pub const TENSOR_BLOB: &str = "tensor.blob";
@@ -838,7 +838,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember],
         chapter: "05-tensors.md",
-        text: "`native` MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. A framework is a name as in chapter 4, with its code.",
+        text: "`native`, of a tensor or an alias, MUST have at least one entry, strictly ascending by framework; a path has 1 to 64 elements, strings of any length or integers. A framework is a name as in chapter 4, with its code.",
     },
     RuleInfo {
         id: TENSOR_BLOB,

@@ -3,7 +3,7 @@
 use waystation_format::attachment::AttachmentEntry;
 use waystation_format::common::{Common, Coordinate, Topology, Version};
 use waystation_format::derive::{Derived, derive};
-use waystation_format::entry::{Alias, Chunk, Entry, Tensor};
+use waystation_format::entry::{Alias, Chunk, Entry, Native, Tensor};
 use waystation_format::identity::Identity;
 use waystation_format::json::Value;
 use waystation_format::manifest::Manifest;
@@ -82,8 +82,20 @@ impl Job {
     }
 
     pub fn alias(&mut self, writer: u32, role: Role, name: &str, of: &Identity) {
-        let alias =
-            Alias { component: "main".to_owned(), name: name.to_owned(), role, of: of.clone() };
+        self.alias_called(writer, role, name, of, Vec::new());
+    }
+
+    /// An alias that frameworks call so.
+    pub fn alias_called(
+        &mut self,
+        writer: u32,
+        role: Role,
+        name: &str,
+        of: &Identity,
+        native: Vec<Native>,
+    ) {
+        let (component, name, of) = ("main".to_owned(), name.to_owned(), of.clone());
+        let alias = Alias { component, name, role, of, native };
         self.0[writer as usize].entries.push(Entry::Alias(alias));
     }
 

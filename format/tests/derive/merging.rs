@@ -1,6 +1,6 @@
 //! What derives from parts that agree.
 
-use waystation_format::entry::{Entry, Tensor};
+use waystation_format::entry::{Entry, Native, NativeStep, Tensor};
 use waystation_format::identity::Identity;
 use waystation_format::part::{Extension, Inventory, Omitted, OmittedReason};
 use waystation_format::{Digest, Dtype, Role, limits};
@@ -78,13 +78,17 @@ fn equal_records_and_aliases_merge() {
     let weight = tensor("w", Dtype::U8, &[3]);
     job.store_whole(1, &weight);
     for writer in 0..2 {
-        job.alias(writer, Role::Param, "tied", &weight.identity);
+        let native =
+            Native { framework: "torch".to_owned(), path: vec![NativeStep::Key("t".to_owned())] };
+        job.alias_called(writer, Role::Param, "tied", &weight.identity, vec![native]);
         job.record(writer, "all", &[], r#"{"a":1}"#);
         job.record(writer, "each", &[("dp", writer.into())], r#"{"a":1}"#);
     }
     let output = job.derive().unwrap();
     let keys: Vec<String> = output.entries().iter().map(Entry::key).collect();
     assert_eq!(keys, [r#"["main","param","tied","","",[]]"#, r#"["main","param","w","","",[]]"#]);
+    let Entry::Alias(tied) = &output.entries()[0] else { panic!("a tensor") };
+    assert_eq!(tied.native[0].framework, "torch");
     let keys: Vec<String> = output.records().iter().map(|record| record.key.key()).collect();
     assert_eq!(
         keys,

@@ -144,6 +144,13 @@ fn aliases_described_in_two_ways() {
     assert_eq!(job.refusal(), (Code::AliasConflict, "derive.aliases"));
 
     let mut job = halves();
+    let native =
+        Native { framework: "torch".to_owned(), path: vec![NativeStep::Key("t".to_owned())] };
+    job.alias(0, Role::Param, "tied", &Identity::param("w"));
+    job.alias_called(1, Role::Param, "tied", &Identity::param("w"), vec![native]);
+    assert_eq!(job.refusal(), (Code::AliasConflict, "derive.aliases"));
+
+    let mut job = halves();
     job.store_whole(0, &other);
     job.alias(1, Role::Param, "v", &Identity::param("w"));
     assert_eq!(job.refusal(), (Code::AliasConflict, "derive.aliases"));

@@ -103,6 +103,10 @@ fn entries() -> Vec<Entry> {
         name: "head".to_owned(),
         role: Role::Param,
         of: Identity::param("embed"),
+        native: vec![Native {
+            framework: "torch.dcp".to_owned(),
+            path: vec![NativeStep::Key("out.w".to_owned())],
+        }],
     });
     vec![embed, big, steps, empty, moment, scale, blob, alias]
 }

@@ -85,6 +85,9 @@ fn a_page_of_tensors_breaks_each_rule_with_its_own_answer() {
         ("/entries/0/scope", Set(json!([])), BadMember, IDENTITY_LEFT_OUT, "/entries/0/scope"),
         ("/entries/0/slot", Set(long(1025)), BadName, IDENTITY_NAME, "/entries/0/slot"),
         // aliases
+        ("/entries/6/native", Set(json!([])), BadMember, TENSOR_NATIVE, "/entries/6/native"),
+        ("/entries/6/native/0/1", Set(json!([])), BadMember, TENSOR_NATIVE, "/entries/6/native/0"),
+        ("/entries/6/native/0/0", Set(json!("")), BadName, IDENTITY_NAME, "/entries/6/native/0/0"),
         ("/entries/6/role", Set(json!("master")), BadAlias, ALIAS_ROLE, "/entries/6/role"),
         ("/entries/6/of/1", Set(json!("buffer")), BadAlias, ALIAS_ROLE, "/entries/6/role"),
         ("/entries/6/of", Set(json!("embed")), BadMember, ALIAS_FORM, "/entries/6/of"),

@@ -128,6 +128,11 @@ def test_tied_weights_become_an_alias_and_parts_of_one_storage_do_not(tmp_path: 
     for name, tensor in state.items():
         assert _bytes(made.path, Key.param(name)) == _of(tensor)
     _verified(made.path)
+    # Each name has the path that the file has it under.
+    torch.save({"model": state, "best": [weight]}, tmp_path / "b.pt")
+    made = import_torch_file(tmp_path / "b.pt", out=tmp_path / "d", trust_pickle=True)
+    paths = {tuple(entry.native[0][1]) for entry in _entries(made.path).values() if entry.of is not None}
+    print(paths)
 
 
 class _Net(torch.nn.Module):

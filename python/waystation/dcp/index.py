@@ -144,9 +144,7 @@ def path_of(entry: _core.Entry) -> Path | None:
     """Where a tensor stands in the state dict; None for one that stands in none."""
     for framework, path in entry.native:
         if framework == FRAMEWORK:
-            whole: Path = tuple(path)
-            # An alias has the path of its target, but for the last element.
-            return whole if entry.of is None or whole[-1] != entry.of[2] else (*whole[:-1], entry.key[2])
+            return tuple(path)
     component, role, name, slot, owner, _ = entry.key
     place: Path = ("model",) if component == "main" else (component, "model")
     if role in ("param", "buffer"):

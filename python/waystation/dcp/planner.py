@@ -270,14 +270,12 @@ def find_ties(state_dict: Mapping[str, Any], names: Names) -> tuple[tuple[str, s
         local = value.to_local() if isinstance(value, DTensor) else value
         if type(local) not in (torch.Tensor, torch.nn.Parameter) or local.layout != torch.strided or not local.numel():
             continue
-        identity, path = names.key(key), names.path(key)
-        if identity.role not in ("param", "buffer") or path[-1] != identity.name or identity.scope:
+        identity = names.key(key)
+        if identity.role not in ("param", "buffer") or identity.scope:
             continue
-        # The alias says no path: it is that of its target with the last element put for another.
         same = (
             identity.component,
             identity.role,
-            path[:-1],
             local.device,
             local.untyped_storage().data_ptr(),
             local.storage_offset(),

@@ -421,7 +421,13 @@ class _Contents:
         identity = self._identity(key)
         if key in self._ties:
             self.snapshot.aliases.append(
-                Alias(identity.component, identity.role, identity.name, self._identity(self._ties[key]))
+                Alias(
+                    identity.component,
+                    identity.role,
+                    identity.name,
+                    self._identity(self._ties[key]),
+                    self.names.native(key),
+                )
             )
             return
         try:

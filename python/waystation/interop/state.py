@@ -135,7 +135,7 @@ class _Maker:
         if same is not None and identity.role in ("param", "buffer") and not identity.scope and 0 not in tensor.shape:
             first = self.first.setdefault(same, identity)
             if first is not identity:
-                snapshot.aliases.append(Alias(identity.component, identity.role, identity.name, first))
+                snapshot.aliases.append(Alias(identity.component, identity.role, identity.name, first, native))
                 return
         if not tensor.parts:
             snapshot.declared.append(Declared(identity, tensor.dtype, tensor.shape, native=native))

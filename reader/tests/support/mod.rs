@@ -153,6 +153,7 @@ impl Making {
             name: name.into(),
             role: of.role,
             of,
+            native: Vec::new(),
         });
         self
     }

@@ -68,7 +68,8 @@ impl Small {
         let tensors = tensors(variant);
         let target = tensors[0].decl.identity.clone();
         let (component, second) = ("main".to_owned(), "head.weight".to_owned());
-        let alias = Alias { component, name: second, role: Role::Param, of: target };
+        let alias =
+            Alias { component, name: second, role: Role::Param, of: target, native: Vec::new() };
         let mut records = Vec::new();
         for writer in 0..WRITERS {
             let common = plan.common(step, 0);

@@ -143,7 +143,13 @@ fn tokenizer(step: u64) -> Vec<u8> {
 
 fn alias() -> Alias {
     let (component, name) = ("main".to_owned(), "head.weight".to_owned());
-    Alias { component, name, role: Role::Param, of: Identity::param("embed.weight") }
+    Alias {
+        component,
+        name,
+        role: Role::Param,
+        of: Identity::param("embed.weight"),
+        native: Vec::new(),
+    }
 }
 
 /// Declared chunks and their bytes.

@@ -77,7 +77,13 @@ impl Job {
 
     pub fn alias(mut self, name: &str, of: Identity) -> Self {
         let (component, name) = ("main".to_owned(), name.to_owned());
-        self.shares[0].aliases.push(Alias { component, name, role: of.role, of });
+        self.shares[0].aliases.push(Alias {
+            component,
+            name,
+            role: of.role,
+            of,
+            native: Vec::new(),
+        });
         self
     }
 

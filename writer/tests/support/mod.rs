@@ -186,7 +186,13 @@ pub fn declare(
         if models.iter().any(|model| model.decl.identity == Identity::param("embed.weight")) {
             let target = Identity::param("embed.weight");
             let (component, name) = ("main".to_owned(), "head.weight".to_owned());
-            session.alias(Alias { component, name, role: Role::Param, of: target });
+            session.alias(Alias {
+                component,
+                name,
+                role: Role::Param,
+                of: target,
+                native: Vec::new(),
+            });
         }
     }
     Ok((session, chunks))

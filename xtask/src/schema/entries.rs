@@ -33,6 +33,7 @@ pub(super) fn defs(registry: &Registry, limits: &Limits<'_>) -> Result<Defs> {
     let alias = object([
         ("component?", to("other_component")),
         ("name", to("name")),
+        ("native?", native()),
         ("of", to("identity_key")),
         ("role", json!({ "enum": ["param", "buffer"] })),
     ]);
@@ -112,8 +113,6 @@ fn tensor(registry: &Registry, limits: &Limits<'_>, chunk: Value) -> Result<Valu
     let dimensions = limits.get("dimensions")?;
     let max_integer = limits.get("max-integer")?;
     let axis = or_null(&integer(0, limits.last("dimensions")?));
-    let step = json!({ "anyOf": [{ "type": "string" }, to("count")] });
-    let native = tuple(2, [to("name"), list(&step, 1, Some(64))]);
     let shape = list(&to("count"), 0, Some(dimensions));
     let mut out = object([
         ("axes?", list(&axis, 0, Some(dimensions))),
@@ -122,7 +121,7 @@ fn tensor(registry: &Registry, limits: &Limits<'_>, chunk: Value) -> Result<Valu
         ("component?", to("other_component")),
         ("dtype", to("dtype")),
         ("name", to("name")),
-        ("native?", list(&native, 1, None)),
+        ("native?", native()),
         ("owner?", to("name")),
         ("role", to("role")),
         ("scope?", to("coordinate")),
@@ -135,6 +134,12 @@ fn tensor(registry: &Registry, limits: &Limits<'_>, chunk: Value) -> Result<Valu
         out.insert("allOf".to_owned(), Value::Array(by_role(registry)));
     }
     Ok(out)
+}
+
+/// How frameworks called a tensor or alias.
+fn native() -> Value {
+    let step = json!({ "anyOf": [{ "type": "string" }, to("count")] });
+    list(&tuple(2, [to("name"), list(&step, 1, Some(64))]), 1, None)
 }
 
 /// What each role requires and forbids.

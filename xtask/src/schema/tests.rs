@@ -52,7 +52,7 @@ fn moment() -> Value {
 }
 
 fn alias() -> Value {
-    json!({ "name": "lm_head.weight", "of": ["main", "param", "model.w", "", "", []], "role": "param" })
+    json!({ "name": "lm_head.weight", "native": [["torch.dcp", ["out", 1]]], "of": ["main", "param", "model.w", "", "", []], "role": "param" })
 }
 
 fn shards() -> Value {
@@ -191,6 +191,8 @@ fn tensors_and_aliases() {
         &[
             ("/entries/0/role", Some(json!("optimizer"))),
             ("/entries/0/of/5", None),
+            ("/entries/0/native", Some(json!([]))),
+            ("/entries/0/native/0/1", Some(json!([]))),
             ("/entries/0/dtype", Some(json!("F32"))),
             ("/entries/1/slot", None),
             ("/entries/1/owner", None),

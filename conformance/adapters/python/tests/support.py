@@ -303,7 +303,7 @@ def tiny(**members):
     empty = {"dtype": "F32", "name": "none", "role": "param", "shape": [0, 3]}
     near = {"dtype": "U8", "name": "rank", "role": "extension", "scope": [["dp", 0]], "shape": [5], "slot": "x/y"}
     far = near | {"scope": [["dp", 1]]}
-    tied = {"name": "head \u00e9\U0001f600", "of": ["main", "param", "w", "", "", []], "role": "param"}
+    tied = {"name": "head \u00e9\U0001f600", "native": [["torch", ["out", 1]]], "of": ["main", "param", "w", "", "", []], "role": "param"}
     progress = {"kind": "progress", "name": "main", "value": {"optimizer_step": 1000}}
     groups = [{"hyper": [], "name": "all", "params": [["main", "w"]]}]
     adam = {"kind": "optimizer", "name": "adam", "value": {"algorithm": "adam", "groups": groups, "steps": []}}

@@ -169,6 +169,9 @@ ENTRIES = [
     (BIG, ["native"], lambda native: native * 2, "bad-member", "tensor.native"),
     (FOUR, ["block"], 4, "bad-identity", "companion.role"),
     (SCALE, ["block"], 0, "bad-member", "json.types"),
+    (HEAD, ["native"], [], "bad-member", "tensor.native"),
+    (HEAD, ["native"], lambda native: native * 2, "bad-member", "tensor.native"),
+    (HEAD, ["native", 0, 1], [-1], "bad-member", "json.types"),
     (HEAD, ["of"], "w", "bad-member", "alias.form"),
     (HEAD, ["of", 5], [["zz", 0]], "bad-identity", "identity.scope"),
     (HEAD, ["of", 3], "adam.m", "bad-identity", "identity.slot"),
@@ -361,6 +364,7 @@ class Rules(unittest.TestCase):
         for checkpoint, code, rule in (
             (entry(W, ["native"], [["torch", ["w"]]]), "tensor-conflict", "derive.tensors"),
             (entry(HEAD, ["of", 2], "four"), "alias-conflict", "derive.aliases"),
+            (entry(HEAD, ["native"], [["torch", ["out", 2]]]), "alias-conflict", "derive.aliases"),
             (entry(SIX, ["name"], "w"), "name-conflict", "identity.one-name"),
             (part_change(["entries"], alias_as_tensor), "alias-conflict", "derive.aliases"),
             (part_change(["entries"], alias_to("nowhere")), "bad-alias", "alias.target"),

@@ -132,7 +132,7 @@ _TENSOR = {
     "valid?": _NUMBERS,
 }
 _TENSOR_IN_PART = _TENSOR | {"chunks": elements(array("a chunk", *_IN_PART, optional=integer()))}
-_ALIAS = {"component?": _COMPONENT, "name": forms.name, "of": _of, "role": forms.role}
+_ALIAS = {"component?": _COMPONENT, "name": forms.name, "native?": _native, "of": _of, "role": forms.role}
 _RECORD = {
     "coordinate?": not_said([], forms.coordinate, "record.coordinate"),
     "kind": forms.name,
@@ -157,7 +157,7 @@ def check_list(kind, raws, session, rule, first=None, writer=None):
             entry, key = raw, record(raw, session)
         else:
             # The first member tells which it is: `chunks`, or one before it, is none of an alias's.
-            is_alias = isinstance(raw, dict) and min(raw, default=None) in ("component", "name", "of", "role")
+            is_alias = isinstance(raw, dict) and min(raw, default=None) in ("component", "name", "native", "of", "role")
             entry = alias(raw, session) if is_alias else tensor(raw, session, _TENSOR if writer is None else _TENSOR_IN_PART)
             key = entry.key
         if before is None and first not in (None, key):
