@@ -48,6 +48,14 @@ pub(crate) fn cursor(text: &str) -> waystation_format::Result<Cursor> {
     Cursor::parse(&json::value(text)?, None)
 }
 
+/// The same, which need not have its canary yet.
+///
+/// # Errors
+/// As [`cursor`].
+fn start(text: &str) -> waystation_format::Result<Cursor> {
+    Cursor::parse_start(&json::value(text)?)
+}
+
 impl Walk {
     pub(crate) fn of(live: Live) -> Self {
         Self { live: Mutex::new(Some(live)) }
@@ -81,7 +89,7 @@ impl Walk {
     #[pyo3(signature = (cursor_json, *, budget = None))]
     fn new(py: Python<'_>, cursor_json: &str, budget: Option<u64>) -> Result<Self> {
         let budget = self::budget(budget);
-        let live = work::run(py, None, |_| Live::new(&cursor(cursor_json)?, &NoTensors, budget))?;
+        let live = work::run(py, None, |_| Live::new(&start(cursor_json)?, &NoTensors, budget))?;
         Ok(Self::of(live))
     }
 

@@ -126,9 +126,8 @@ def permuted(n: int, seed: int, position: int = 0) -> dict[str, Any]:
 
 def cursor(root: dict[str, Any]) -> str:
     """A cursor at its beginning, whose canary nobody has taken yet: a walk makes it."""
-    canary = {"count": 1, "first": [0], "sha256": "0" * 64}
     partition = {"axes": ["dp"], "batch": 10, "rule": "round-robin"}
-    value = {"consumed": 0, "next": canary, "partition": partition, **root}
+    value = {"consumed": 0, "partition": partition, **root}
     return json.dumps(value)
 
 
@@ -156,10 +155,12 @@ def test_items_of_mixtures_say_of_which_child_they_are() -> None:
     assert {child for child, _ in items} == {0, 1} and all(isinstance(item, int) for _, item in items)
 
 
-def test_a_walk_that_failed_is_not_walked_on() -> None:
+def test_a_walk_that_failed_is_not_walked_on(opened: _core.Checkpoint) -> None:
     walk = _core.Walk(cursor(permuted(10_000, 7)), budget=5)
     assert code(lambda: walk.take(20_000)) == "limit"
     assert code(lambda: walk.take(1)) == "bad-argument"
+    # Only a walk does without a canary: a record does not.
+    assert code(lambda: opened.walk(cursor(permuted(10, 7)))) == "bad-member"
     assert code(lambda: _core.Walk("{}")) == "bad-member"
     assert code(lambda: _core.Walk(cursor(permuted(10, 7))).share(10, "by-chance", 0, 2)) == "bad-argument"
 

@@ -29,14 +29,11 @@ ORDER = {"algorithm": "torch.randperm-cpu", "n": 100, "seed": 7, "seed_rule": "s
 
 
 def cursor(position: int) -> dict[str, Any]:
-    # A walk makes the canary; what it begins at must have one all the same.
-    canary = {"count": 1, "first": [0], "sha256": "0" * 64}
     value = {
         "consumed": position,
         "epoch": 0,
         "epoch_end": {"rule": "drop-last", "unit": 4},
         "kind": "permuted-index",
-        "next": canary,
         "order": ORDER,
         "partition": {"axes": ["dp"], "batch": 4, "rule": "round-robin"},
         "position": position,

@@ -97,7 +97,7 @@ class Walk:
     """The items of a computed data cursor, from the one that comes next."""
 
     def __new__(cls, cursor_json: str, *, budget: int | None = None) -> Walk:
-        """`budget` in steps of the specification, None without bound. A walk that failed, or was stopped, is not walked on."""
+        """`cursor_json` need not have its canary, `next`. `budget` in steps of the specification, None without bound. A walk that failed, or was stopped, is not walked on."""
     def take(self, count: int) -> list[Any]:
         """The next items, fewer only at the end: an ordinal, or (child, item) of a mixture. Packs are carried, not computed."""
     def batch(self, count: int) -> list[Any]:

@@ -100,7 +100,17 @@ impl Cursor {
     /// [`Code::BadPosition`](crate::Code::BadPosition) for a place that its sequence does not have;
     /// with the pointer from the top of `value`.
     pub fn parse(value: &Value, topology: Option<&Topology>) -> Result<Self> {
-        parse::cursor(value, topology)
+        parse::cursor(value, topology, true)
+    }
+
+    /// As [`parse`](Self::parse), of a cursor that is to be walked and not yet a record's: it may be
+    /// computed and have no canary.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn parse_start(value: &Value) -> Result<Self> {
+        parse::cursor(value, None, false)
     }
 
     /// The `value` of a record; [`parse`](Self::parse) checks it.

@@ -20,7 +20,8 @@ const FORM: Reader = Reader::new(rule::CURSOR_FORM);
 
 const PARTITION: Reader = Reader::new(rule::CURSOR_PARTITION);
 
-pub(super) fn cursor(value: &Value, topology: Option<&Topology>) -> Result<Cursor> {
+/// A computed one without its canary is refused where it is that of a `record`.
+pub(super) fn cursor(value: &Value, topology: Option<&Topology>, record: bool) -> Result<Cursor> {
     let mut root = Root { topology, ..Root::default() };
     let node = node(value, &mut Place::root(&mut root))?;
     let cursor = Cursor {
@@ -39,7 +40,7 @@ pub(super) fn cursor(value: &Value, topology: Option<&Topology>) -> Result<Curso
         );
         return Err(position(message).in_member("consumed"));
     }
-    if cursor.next.is_none() && cursor.is_computed() {
+    if record && cursor.next.is_none() && cursor.is_computed() {
         let rule = Reader::new(rule::CURSOR_CANARY_THERE);
         return Err(rule.bad("expected the canary of a computed cursor, found no \"next\""));
     }
