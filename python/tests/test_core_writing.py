@@ -212,7 +212,7 @@ def test_all_that_a_session_can_say(tmp_path: Path) -> None:
     assert entry is not None and entry.valid == (3, 6) and entry.shape == (4, 6)
     assert entry.native == [("optax", ["w"]), ("torch", ["model", "w", 0])]
     tied = checkpoint.find_named("main", "tied")
-    assert tied is not None and tied.of == param("w")
+    assert tied is not None and tied.of == param("w") and tied.native == [("torch", ["out", 1])]
     assert sorted(record[:3] for record in checkpoint.records()) == [
         ("ema", "slow", []), ("progress", "main", []), ("vendor/x", "y", [("dp", 0)]), ("vendor/x", "y", [("dp", 1)])]
     assert [(one[0], one[1]) for one in checkpoint.attachments()] == [("config.json", 2), ("deep/file", 3_000_000)]

@@ -129,10 +129,12 @@ def test_tied_weights_become_an_alias_and_parts_of_one_storage_do_not(tmp_path: 
         assert _bytes(made.path, Key.param(name)) == _of(tensor)
     _verified(made.path)
     # Each name has the path that the file has it under.
-    torch.save({"model": state, "best": [weight]}, tmp_path / "b.pt")
+    torch.save({"model": {"wte": weight, "out": {"head": weight}}}, tmp_path / "b.pt")
     made = import_torch_file(tmp_path / "b.pt", out=tmp_path / "d", trust_pickle=True)
-    paths = {tuple(entry.native[0][1]) for entry in _entries(made.path).values() if entry.of is not None}
-    print(paths)
+    assert {key.name: (entry.of is None, entry.native) for key, entry in _entries(made.path).items()} == {
+        "wte": (True, [("torch.dcp", ["model", "wte"])]),
+        "out.head": (False, [("torch.dcp", ["model", "out", "head"])]),
+    }
 
 
 class _Net(torch.nn.Module):
