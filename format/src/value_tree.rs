@@ -310,6 +310,12 @@ fn big_int(text: &str, place: &Place<'_>) -> Result<String> {
             place.bad(format!("expected decimal digits without leading zero, found {text:?}"))
         );
     }
+    if u64::try_from(digits.len()).is_ok_and(|count| count > limits::INTEGER_DIGITS) {
+        let most = limits::INTEGER_DIGITS;
+        let message = format!("expected at most {most} digits, found {}", digits.len());
+        let error = Error::rule(Code::Limit, rule::VALUE_INTEGER, message);
+        return Err(error.at_pointer(place.pointer()));
+    }
     match digits.parse::<i64>() {
         Ok(small) if small <= LARGEST => Err(place.bad(format!("expected {text} to stand bare"))),
         _ => Ok(text.to_owned()),
@@ -456,6 +462,14 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn an_integer_has_so_many_digits() {
+        let of = |digits: usize| format!(r#"{{"map":[[{{"int":"-{}"}},1]]}}"#, "9".repeat(digits));
+        assert!(Tree::parse(&Value::parse(&of(4300)).unwrap()).is_ok());
+        let expected = (Code::Limit, "value.integer", "/map/0/0/int".to_owned());
+        assert_eq!(refused(&of(4301)), expected);
     }
 
     #[test]

@@ -237,7 +237,8 @@ fn typed() -> impl Strategy<Value = Typed> {
     prop_oneof![
         progress().prop_map(Typed::Progress),
         optimizer().prop_map(Typed::Optimizer),
-        (float(), count()).prop_map(|(decay, updates)| Typed::Ema(Ema { decay, updates })),
+        (option::of(float()), count())
+            .prop_map(|(decay, updates)| Typed::Ema(Ema { decay, updates })),
         schedule().prop_map(Typed::Schedule),
         scaler().prop_map(Typed::Scaler),
         stream().prop_map(|stream| Typed::Rng(Box::new(stream))),

@@ -15,6 +15,7 @@ def test_what_the_constructors_write() -> None:
     assert records.value("x", {"a": 1.5}).value == {"map": [["a", {"f64": "3ff8000000000000"}]]}
     assert records.value("x", None).value == {"tree": None} and records.tree_of(records.value("x", 3)) == 3
     assert records.tree_of(records.value("x", [])) == {"list": []}
+    assert records.ema("e", decay=None, updates=3).value == {"updates": 3}
     assert records.ema("e", decay=0.5, updates=3).value == {"decay": {"f64": "3fe0000000000000"}, "updates": 3}
     assert records.uncaptured("dropout", "rng", "not readable", coordinate=[("dp", 0)]) == Record(
         "uncaptured", "dropout", {"kind": "rng", "reason": "not readable"}, (("dp", 0),)

@@ -311,8 +311,9 @@ CYCLE.append(CYCLE)
         (range(3), "bad-argument", "range"),
         ("\ud800", "bad-argument", "surrogate"),
         ({"\ud800": 1}, "bad-argument", "surrogate"),
-        ([1 << 20000], "bad-argument", "bits"),
         (CYCLE, "limit", "contains itself"),
+        ({"seed": [-(10**4300)]}, "limit", "['seed'][0]: an integer of 14285 bits has more than 4300 digits"),
+        ({10**5000: 1}, "limit", "4300 digits"),
         (np.array([object()]), "unsupported-dtype", "object"),
         (np.array(["a"]), "unsupported-dtype", "<U1"),
         (np.zeros(2, "i4,f4"), "unsupported-dtype", "NumPy"),
@@ -335,6 +336,15 @@ def test_what_would_lose_something_is_refused(bad: Any, code: str, said: str) ->
         tree.to_tree({"deep": [bad]}, Store("x"))
     assert refused.value.code == code
     assert said in str(refused.value) and "the value['deep'][0]" in str(refused.value)
+
+
+def test_the_longest_integers() -> None:
+    longest = 10**4300 - 1
+    assert tree.to_tree(-longest) == {"int": "-" + "9" * 4300} and tree.from_tree({"int": "9" * 4300}) == longest
+    assert tree.to_tree(10**1024) == {"int": "1" + "0" * 1024}
+    with pytest.raises(Error) as refused:
+        tree.from_tree({"int": "-" + "9" * 4301})
+    assert refused.value.code == "limit"
 
 
 def test_attributes_of_an_ordered_dict_are_refused() -> None:

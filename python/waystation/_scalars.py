@@ -32,6 +32,8 @@ _NUMPY: dict[str, Any] = {
     "complex64": np.complex64,
     "complex128": np.complex128,
 }
+_CHUNK_DIGITS = 512
+_CHUNK = 10**_CHUNK_DIGITS
 _PLAIN = re.compile("[<>|=]?(?:[?bBiufc][0-9]{0,2}|[SUV][0-9]{1,9}|[mM]8(?:\\[[0-9]{0,9}[a-zA-Z]{1,7}\\])?)")
 
 
@@ -87,6 +89,19 @@ def from_tree(name: str, tree: Any) -> Any:
             raise ValueError
         return np.frombuffer(b"".join(_bits(part, kind.itemsize // 2) for part in parts), kind.newbyteorder("<"))[0]
     return np.frombuffer(_bits(tree, kind.itemsize), kind.newbyteorder("<"))[0]
+
+
+def digits_of(number: int, most: int) -> str | None:
+    """The decimal digits of an integer, None where there are more than `most`, which may be up to 4300."""
+    # Python may be told to write out longer ones, or none as long as this.
+    if number.bit_length() > most * 4:
+        return None
+    sign, rest, chunks = "-" if number < 0 else "", abs(number), []
+    while rest:
+        rest, low = divmod(rest, _CHUNK)
+        chunks.append(low)
+    digits = "".join(f"{chunk:0{_CHUNK_DIGITS}d}" for chunk in reversed(chunks)).lstrip("0") or "0"
+    return sign + digits if len(digits) <= most else None
 
 
 def dtype_text(dtype: np.dtype[Any]) -> str | None:

@@ -83,9 +83,10 @@ def tree_of(record: Record) -> Any:
     return record.value["tree"] if set(record.value) == {"tree"} else record.value
 
 
-def ema(name: str, *, decay: float, updates: int) -> Record:
-    """The average `name`, which its tensors have as owner."""
-    return Record("ema", name, {"decay": f64(decay), "updates": _count("updates", updates)})
+def ema(name: str, *, decay: float | None, updates: int) -> Record:
+    """The average `name`, which its tensors have as owner. `decay` is None where no one number holds."""
+    said = {} if decay is None else {"decay": f64(decay)}
+    return Record("ema", name, {**said, "updates": _count("updates", updates)})
 
 
 def schedule(

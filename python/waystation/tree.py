@@ -33,6 +33,8 @@ identity."""
 
 INLINE_BYTES = 8192
 """More bytes than this are a tensor of role `blob`."""
+INTEGER_DIGITS = 4300
+"""Decimal digits of the longest integer that a tree may have."""
 DEPTH = 97
 """Levels of JSON that a tree may have: of the 100 of metadata, page and record take three."""
 SIZE = 2**24
@@ -514,15 +516,21 @@ def _text(text: str, path: Path) -> str:
 def _integer(number: int, path: Path) -> Any:
     if -_BARE <= number <= _BARE:
         return number
-    try:
-        return {"int": str(number)}
-    except ValueError:
-        _refuse(path, f"an integer of {number.bit_length()} bits is longer than Python writes out: keep it as bytes")
+    digits = scalars.digits_of(number, INTEGER_DIGITS)
+    if digits is None:
+        raise error(
+            "limit",
+            f"at {_place(path)}: an integer of {number.bit_length()} bits has more than {INTEGER_DIGITS} digits",
+            remedy="Keep it as bytes: number.to_bytes(…).",
+        )
+    return {"int": digits}
 
 
 def _big(text: Any, path: Path) -> int:
     if type(text) is not str or not _INTEGER.fullmatch(text):
         _malformed(path, f"{_short(text)} is no integer")
+    if len(text.removeprefix("-")) > INTEGER_DIGITS:
+        raise error("limit", f"at {_place(path)}: an integer has {len(text)} digits, more than {INTEGER_DIGITS}")
     try:
         number = int(text)
     except ValueError:

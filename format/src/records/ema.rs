@@ -14,8 +14,8 @@ const READER: Reader = Reader::new(rule::EMA_FORM);
 /// The `value` of a record of kind `ema`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ema {
-    /// What an update keeps of the average.
-    pub decay: Float,
+    /// What an update keeps of the average, where one number holds for all updates.
+    pub decay: Option<Float>,
     /// Updates so far.
     pub updates: u64,
 }
@@ -30,7 +30,7 @@ impl Ema {
     pub fn parse(value: &Value) -> Result<Self> {
         let mut members = READER.object(value)?;
         let ema = Self {
-            decay: members.required("decay", |value| READER.float(value))?,
+            decay: members.optional("decay", |value| READER.float(value))?,
             updates: members.required("updates", |value| READER.count(value))?,
         };
         members.end()?;
@@ -41,7 +41,7 @@ impl Ema {
     #[must_use]
     pub fn to_value(&self) -> Value {
         write::object([
-            ("decay", Some(self.decay.to_tree().to_value())),
+            ("decay", self.decay.map(|decay| decay.to_tree().to_value())),
             ("updates", Some(write::count(self.updates))),
         ])
     }

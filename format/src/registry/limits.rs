@@ -24,6 +24,8 @@ pub const PATH_BYTES: u64 = 1024;
 pub const PATH_COMPONENT_BYTES: u64 = 255;
 /// Bytes in one hex string of a value tree; larger ones are tensors of role blob. Unit: bytes.
 pub const INLINE_BYTES: u64 = 8192;
+/// Decimal digits of an integer of a value tree; longer ones are bytes. Unit: digits.
+pub const INTEGER_DIGITS: u64 = 4300;
 /// Writers of an attempt; at least 1. Unit: writers.
 pub const WRITERS: u64 = 65_536;
 /// Shards of one part. Unit: shards.

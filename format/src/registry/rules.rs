@@ -247,6 +247,8 @@ pub const RECORD_UNKNOWN_KIND: &str = "record.unknown-kind";
 pub const RECORD_UNKNOWN_MEMBER: &str = "record.unknown-member";
 /// A tree MUST be one of these, wherever chapters 16 to 18 say tree. (Both)
 pub const VALUE_FORM: &str = "value.form";
+/// An `int` MUST have at most `integer-digits` digits, its sign not counted. (Both)
+pub const VALUE_INTEGER: &str = "value.integer";
 /// A reader MUST NOT return bytes of a chunk before it has checked a CRC-32C that covers them: the whole chunk's, or those of the blocks that they lie in. (Reader)
 pub const INTEGRITY_CHUNK: &str = "integrity.chunk";
 /// A reader that uses the table MUST check the table's own CRC-32C first. (Reader)
@@ -1350,7 +1352,15 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember],
         chapter: "09-records.md",
-        text: "A tree MUST be one of these, wherever chapters 16 to 18 say tree. In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. Bare arrays and objects of any other form are not value trees. Whatever is wrong within a value tree is a breach of this rule.",
+        text: "A tree MUST be one of these, wherever chapters 16 to 18 say tree. In a record of kind `value`, `value` MUST be an object with one of the members of the table, or with the one member `tree` whose value is a bare value. Bare arrays and objects of any other form are not value trees. Whatever else than the length of an `int` is wrong within a value tree is a breach of this rule.",
+    },
+    RuleInfo {
+        id: VALUE_INTEGER,
+        actor: "Both",
+        depth: "O",
+        codes: &[Code::Limit],
+        chapter: "09-records.md",
+        text: "An `int` MUST have at most `integer-digits` digits, its sign not counted.",
     },
     RuleInfo {
         id: INTEGRITY_CHUNK,

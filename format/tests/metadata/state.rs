@@ -235,7 +235,7 @@ fn averages_and_scalers_break_their_rules() {
     let mut cases = counts(&["/value/updates"]);
     cases.extend(floats(&["/value/decay"], EMA_FORM));
     cases.extend([
-        ("/value/decay", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
+        ("/value/updates", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),
         ("/value/decay", Set(json!({"f64": "1"})), BadMember, VALUE_FORM, "/value/decay/f64"),
         ("/value/step", Add(json!(1)), BadMember, JSON_UNKNOWN_MEMBER, "/value/step"),
         ("/value/updates", Remove, BadMember, JSON_UNKNOWN_MEMBER, "/value"),

@@ -41,7 +41,8 @@ def test_an_average_goes_on_as_it_would_have(tmp_path: Path, kind: str) -> None:
     _run(model, average, optimizer, 0, 3)
     ckpt = save(tmp_path, joined(models.capture(model), averages.capture(average)))
     record = ckpt.record("ema", "ema").value
-    assert record["updates"] == 3 and str(records.float_of(record["decay"])) == str(decay)
+    assert record["updates"] == 3 and ("decay" in record) != math.isnan(decay)
+    assert math.isnan(decay) or records.float_of(record["decay"]) == decay
     assert models.restore(ckpt, fresh).ok and averages.restore(ckpt, resumed).ok
     same(dict(resumed.state_dict()), dict(average.state_dict()))
     _run(model, average, optimizer, 3, 3)
@@ -68,7 +69,7 @@ def test_more_bits_than_the_model_and_functions_of_one_s_own(tmp_path: Path) -> 
     resumed.module.float()
     report = averages.restore(ckpt, resumed)
     same(dict(resumed.state_dict()), dict(average.state_dict()))
-    assert "was 0.5" in str(report)
+    assert "is not constant here and was 0.5" in str(report)
 
 
 def test_any_copy_of_the_model_is_an_average(tmp_path: Path) -> None:

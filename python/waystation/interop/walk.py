@@ -29,6 +29,7 @@ MAX_DEPTH: Final = 40
 """Containers within containers: a tree takes two levels of JSON for each, of which there are 100."""
 _EXACT: Final = 2**53 - 1
 _INLINE_BYTES: Final = 8192
+_INTEGER_DIGITS: Final = 4300
 
 
 class Budget:
@@ -128,7 +129,7 @@ def to_tree(value: object, path: Path, put_tensor: PutTensor, budget: Budget, de
     if type(value) is str:
         return _text(value, path)
     if type(value) is int:
-        return _integer(value)
+        return _integer(value, path)
     if type(value) is float:
         return {"f64": struct.pack(">d", value).hex()}
     if type(value) is bytes:
@@ -168,7 +169,7 @@ def _inert(value: object, path: Path, put_tensor: PutTensor) -> Any:
     if isinstance(value, NumpyArray) and value.array is not None:
         return _typed("numpy.ndarray", {"tensor": put_tensor(value.array, path).identity})
     if isinstance(value, TorchSize):
-        return _typed("torch.Size", {"tuple": [_integer(number) for number in value.numbers]})
+        return _typed("torch.Size", {"tuple": [_integer(number, path) for number in value.numbers]})
     if isinstance(value, TorchDtype):
         return _typed("torch.dtype", value.name)
     if isinstance(value, TorchDevice):
@@ -211,8 +212,13 @@ def _typed(kind: str, tree: Any) -> dict[str, Any]:
     return {"type": [kind, tree]}
 
 
-def _integer(number: int) -> Any:
-    return number if -_EXACT <= number <= _EXACT else {"int": str(number)}
+def _integer(number: int, path: Path) -> Any:
+    if -_EXACT <= number <= _EXACT:
+        return number
+    digits = scalars.digits_of(number, _INTEGER_DIGITS)
+    if digits is None:
+        raise NoForm(f"an integer of more than {_INTEGER_DIGITS} digits", path)
+    return {"int": digits}
 
 
 def _text(text: str, path: Path) -> str:
@@ -227,7 +233,7 @@ def _tree_key(key: object, path: Path) -> Any:
     if type(key) is str:
         return _text(key, path)
     if type(key) is int:
-        return _integer(key)
+        return _integer(key, path)
     raise NoForm(f"a mapping with a key that is {describe_key(key)}", path)
 
 

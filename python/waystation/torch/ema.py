@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _KIND = "ema"
 NOT_CONSTANT = math.nan
-"""The decay of a record whose average has none: equal weights, or a function that nothing is known of."""
+"""Stands for the decay of an average that has no constant one, which its record does not say: equal weights, or a
+function that nothing is known of."""
 
 
 def capture(average: nn.Module, *, name: str = "ema", component: str = "main", ranks: Ranks = Ranks(),
@@ -40,7 +41,7 @@ def capture(average: nn.Module, *, name: str = "ema", component: str = "main", r
     """What this rank saves of an average of the model `component`, whose tensors have `name` as their owner.
 
     `decay` and `updates` are taken from an `AveragedModel` where it has them, and must be given for any other copy of
-    the model; a decay that is not constant is NaN. Persistent buffers are saved with the parameters.
+    the model; NaN says that the decay is not constant, and then the record says none. Persistent buffers are saved with the parameters.
     """
     model, count, own = _parts(average, name)
     known = own if decay is None else decay
@@ -53,7 +54,7 @@ def capture(average: nn.Module, *, name: str = "ema", component: str = "main", r
         raise usage(f"the decay of average {name!r} stands in a function that is not PyTorch's: pass decay=, NaN "
                     "where it "
                     f"is not constant")
-    snapshot = Snapshot(records=[Record(_KIND, name, records.ema(name, decay=known, updates=number).value, coordinate)])
+    snapshot = Snapshot(records=[Record(_KIND, name, records.ema(name, decay=None if math.isnan(known) else known, updates=number).value, coordinate)])
     names = names_of(model, f"average {name!r}")
     if names.extra:
         raise usage(f"average {name!r} holds modules with extra state ({names.extra[0][0]!r}), which an average "
@@ -83,11 +84,11 @@ def plan(ckpt: Checkpoint | Stored, average: nn.Module, *, name: str = "ema", co
     if record is None:
         report.add(_KIND, name, "none", "the checkpoint has no such average", "missing")
         return pending
-    saved = records.float_of(record.value["decay"])
+    saved = records.float_of(record.value["decay"]) if "decay" in record.value else NOT_CONSTANT
     known = own if decay is None else decay
     note = None
     if known is not None and saved != known and not (math.isnan(saved) and math.isnan(known)):
-        note = f"its decay is {known!r} here and was {saved!r}"
+        note = f"its decay is {_words(known)} here and was {_words(saved)}"
     have = stored.owned("ema", name, component)
     live: set[str] = set()
     for each in names_of(model, f"average {name!r}").tensors:
@@ -149,6 +150,10 @@ def _decay(function: Any) -> float | None:
     if "decay" in variables:
         return float(variables["decay"].cell_contents)
     return NOT_CONSTANT
+
+
+def _words(decay: float) -> str:
+    return "not constant" if math.isnan(decay) else repr(decay)
 
 
 def _set_count(count: torch.Tensor, updates: int) -> None:

@@ -41,7 +41,9 @@ pub(super) fn defs(registry: &Registry, limits: &Limits<'_>) -> Result<Defs> {
         ],
     });
     // Larger magnitudes than `max-integer` have 16 digits or more.
-    let long_integer = json!({ "type": "string", "pattern": "^-?[1-9][0-9]{15,}$" });
+    let longest = limits.get("integer-digits")?.saturating_add(1);
+    let long_integer =
+        json!({ "type": "string", "maxLength": longest, "pattern": "^-?[1-9][0-9]{15,}$" });
     let key = json!({
         "anyOf": [{ "type": "string" }, to("safe_integer"), object([("int", to("long_integer"))])],
     });

@@ -31,7 +31,7 @@ pub(super) fn defs(registry: &Registry) -> Defs {
             ("progress", progress),
             ("optimizer", optimizer()),
             ("param_list", param_list()),
-            ("ema", object([("decay", to("float")), ("updates", to("count"))])),
+            ("ema", object([("decay?", to("float")), ("updates", to("count"))])),
             ("schedule", schedule(registry)),
             ("scaler", scaler),
             ("uncaptured", object([("kind", to("name")), ("reason", to("name"))])),

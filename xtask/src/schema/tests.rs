@@ -231,6 +231,7 @@ fn value_trees() {
             ("/records/0/value/map/0/1", Some(json!({ "f64": "3f" }))),
             ("/records/0/value/map/0/0", Some(json!(null))),
             ("/records/0/value/map/0/1", Some(json!({ "int": "7" }))),
+            ("/records/0/value/map/0/1", Some(json!({ "int": "9".repeat(4302) }))),
             ("/records/0/value/map/0/1", Some(json!(1.5))),
             ("/records/0/value/map/0/1", Some(json!({ "bytes": "0" }))),
             ("/records/0/coordinate", Some(json!([]))),

@@ -31,7 +31,10 @@ pub(super) fn of(record: &Record) -> Result<String> {
             text
         }
         Typed::Optimizer(optimizer) => of_optimizer(&optimizer),
-        Typed::Ema(ema) => format!("decay {:e}, {} updates", ema.decay.to_f64(), ema.updates),
+        Typed::Ema(ema) => {
+            let decay = ema.decay.map(|decay| format!("decay {:e}, ", decay.to_f64()));
+            format!("{}{} updates", decay.unwrap_or_default(), ema.updates)
+        }
         Typed::Schedule(schedule) => {
             format!("{} at {} {}", schedule.algorithm, schedule.position, schedule.unit.as_str())
         }

@@ -171,7 +171,7 @@ _SCALER = {member: values.float_of("scaler.form") for member in ("scale", "growt
 _KINDS = {
     "progress": object_of(_PROGRESS),
     "optimizer": _optimizer,
-    "ema": object_of({"decay": values.float_of("ema.form"), "updates": integer()}),
+    "ema": object_of({"decay?": values.float_of("ema.form"), "updates": integer()}),
     "schedule": _schedule,
     "scaler": object_of(_SCALER),
     "rng": _rng,

@@ -22,6 +22,7 @@ LIMITS = {
     "path-bytes": 1024,
     "path-component-bytes": 255,
     "inline-bytes": 8192,
+    "integer-digits": 4300,
     "writers": 65536,
     "shards-per-writer": 65536,
     "attachments-per-writer": 65536,

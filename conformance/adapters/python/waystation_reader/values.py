@@ -64,13 +64,17 @@ def _wrapped(value):
     try:
         within(f"/{member}", _MEMBERS[member], value[member])
     except Refusal as refusal:
-        # Whatever is wrong within a value tree is a breach of this one rule.
+        if refusal.rule == "value.integer":
+            raise
+        # Whatever else is wrong within a value tree is a breach of this one rule.
         raise Refusal("bad-member", "value.form", refusal.message, pointer=refusal.pointer) from None
 
 
 def _int(value):
     if not isinstance(value, str) or not _INT.fullmatch(value) or not is_beyond(value.removeprefix("-")):
         raise bad("not an integer beyond 2^53 - 1")
+    if len(value.removeprefix("-")) > LIMITS["integer-digits"]:
+        raise bad("more than integer-digits digits", "value.integer", "limit")
 
 
 def is_beyond(digits):
