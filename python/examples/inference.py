@@ -28,7 +28,14 @@ def load(path: str, *, copy: bool) -> torch.nn.Module:
     with torch.device("meta"):
         net = model()
     with waystation.open(path) as checkpoint:
-        names = list(net.state_dict())
+        toy = net.state_dict()
+        names = list(toy)
+        if any(name not in checkpoint or checkpoint[name].shape != tuple(toy[name].shape) for name in names):
+            has = ", ".join([*list(checkpoint)[:3], "…"]) if len(checkpoint) else "no weights"
+            raise SystemExit(
+                f"{checkpoint.path} is of another model, with {has}: this example loads its own toy model only, whose "
+                f"weights are {', '.join(names)}. Write yours in model()."
+            )
         if copy:
             weights = checkpoint.load(names, framework="torch")
         else:

@@ -47,9 +47,10 @@ def test_a_file_goes_in_and_a_model_comes_out(shell: Shell, tmp_path: Path) -> N
 
     torch.save({"model": {"w": torch.ones(3)}, "odd": torch.nn.Linear(1, 1)}, tmp_path / "a.pt")
     refused = shell("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c")
-    assert refused.returncode == 2 and "trust_pickle" in refused.stderr and not refused.stdout
+    assert refused.returncode == 2 and "`--trust-pickle` says" in refused.stderr and not refused.stdout
     refused = shell("import-torch", tmp_path / "a.pt", "--out", tmp_path / "c", "--trust-pickle")
     assert refused.returncode == 1 and "odd is an object of torch.nn.modules.linear.Linear" in refused.stderr
+    assert "import with --skip-unreadable, which" in refused.stderr and "=True" not in refused.stderr
     done = shell(
         "import-torch", tmp_path / "a.pt", "--run", tmp_path / "run", "--step", 5, "--trust-pickle", "--skip-unreadable"
     )
@@ -69,6 +70,12 @@ def test_a_directory_of_dcp_goes_in(shell: Shell, tmp_path: Path) -> None:
     dcp.save({"model": {"w": torch.ones(3)}}, checkpoint_id=tmp_path / "dcp", no_dist=True)
     done = shell("import-dcp", tmp_path / "dcp", "--out", tmp_path / "c", "--trust-pickle")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'c'}\n")
+    dcp.save({"w": torch.ones(3), "progress": {"step": 7}}, checkpoint_id=tmp_path / "dcp7", no_dist=True)
+    done = shell("import-dcp", tmp_path / "dcp7", "--out", tmp_path / "e", "--trust-pickle")
+    assert done.returncode == 0 and "note: the step 7 is that of progress.step" in done.stderr
+    assert waystation.open(tmp_path / "e").step == 7
+    done = shell("import-dcp", tmp_path / "dcp7", "--out", tmp_path / "f", "--trust-pickle", "--step", 5)
+    assert done.returncode == 0 and "note" not in done.stderr and waystation.open(tmp_path / "f").step == 5
 
 
 def test_a_hostile_file_ends_with_one_line(tmp_path: Path) -> None:
@@ -97,3 +104,17 @@ def test_the_example_runs_as_it_stands() -> None:
         assert done.returncode == 0, done.stderr
         answers.append(done.stdout.splitlines()[-1])
     assert answers[0] == answers[1] and answers[0].startswith("answer:")
+
+
+def test_the_example_says_that_it_has_a_model_of_its_own(tmp_path: Path) -> None:
+    waystation.save(tmp_path / "c", {"other": torch.ones(3)})
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(_ROOT / "examples/inference.py"), str(tmp_path / "c")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=_ROOT,
+        env={"PYTHONPATH": str(_ROOT)},
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "with other, …: this example loads its own toy model only" in done.stderr

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import Error
 from . import ExportedModel, ImportedState, export_hf, import_dcp, import_hf, import_torch_file
@@ -27,6 +28,16 @@ _TRUST = (
     "refused, but whether its numbers are the right ones only its author can say"
 )
 
+# What the message or advice of an error says, and what it is called here.
+_FLAGS = (
+    ("trust_pickle=True", "--trust-pickle"),
+    ("skip_unreadable=True", "--skip-unreadable"),
+    ("verify_crc=False", "--no-verify-crc"),
+    ("`model_key`", "--model-key"),
+    ("import_torch_file reads", "import-torch reads"),
+    ("import_hf read", "import-hf read"),
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit status."""
@@ -34,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         made = _run(asked)
     except Error as e:
-        print(f"error: {e}", file=sys.stderr)
+        print(f"error: {_in_flags(str(e))}", file=sys.stderr)
         return {"io": 3, "usage": 2 if e.code == "bad-argument" and e.location.file is None else 1}.get(e.class_, 1)
     except KeyboardInterrupt:
         return 130
@@ -42,9 +53,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(dataclasses.asdict(made), sort_keys=True))
         return 0
     print(made.path)
-    for line in () if isinstance(made, ExportedModel) else (*made.skipped, *made.notes):
-        print(f"left out: {line}", file=sys.stderr)
+    if not isinstance(made, ExportedModel):
+        for what, lines in (("left out", made.skipped), ("note", made.notes)):
+            for line in lines:
+                print(f"{what}: {line}", file=sys.stderr)
     return 0
+
+
+def _in_flags(text: str) -> str:
+    """What an error says of parameters of Python, as this front has them."""
+    for said, flag in _FLAGS:
+        text = text.replace(said, flag)
+    return text
 
 
 def _run(asked: argparse.Namespace) -> ImportedState | ExportedModel:
@@ -59,7 +79,7 @@ def _run(asked: argparse.Namespace) -> ImportedState | ExportedModel:
             names=names,
             config=asked.config,
         )
-    where = {"out": asked.out, "run": asked.run, "step": asked.step}
+    where: dict[str, Any] = {"out": asked.out, "run": asked.run} | ({} if asked.step is None else {"step": asked.step})
     if asked.command == "import-hf":
         return import_hf(asked.source, **where, writers=asked.writers, attach=asked.attach)
     options = {
@@ -110,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
         place = made.add_mutually_exclusive_group(required=True)
         place.add_argument("--out", metavar="DIR", help="a directory to make: a checkpoint that stands alone")
         place.add_argument("--run", metavar="DIR", help="the run to add a checkpoint to; made if it is not there")
-        made.add_argument("--step", type=int, default=0, metavar="N", help="the step of the checkpoint (default 0)")
+        made.add_argument(
+            "--step", type=int, metavar="N", help="the step of the checkpoint (default: as a DCP state says, or 0)"
+        )
         return made
 
     def pickles(name: str, text: str, example: str) -> argparse.ArgumentParser:

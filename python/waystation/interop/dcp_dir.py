@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from .archive import Files, Source
 from .dcp_metadata import Box, Span, StoredTensor, StoredValue
 from .intake import MEMORY, Bytes, Fill, ImportedState, Target, take_in
 from .refusal import Place, refuse
-from .state import Entries, Part, Tensor, Value, array_tensor, snapshot_of
+from .state import Entries, Part, Tensor, Value, array_tensor, snapshot_of, step_of
 from .torch_file import need_trust, plain
 from .torch_globals import TensorRef
 from .torch_zip import TorchFile
@@ -35,7 +36,7 @@ def import_dcp(
     out: str | os.PathLike[str] | None = None,
     run: str | os.PathLike[str] | None = None,
     name: str | None = None,
-    step: int = 0,
+    step: int | None = None,
     trust_pickle: bool = False,
     naming: Naming | None = None,
     buffers: Collection[str] = (),
@@ -52,6 +53,9 @@ def import_dcp(
     says. `dcp.load` with `waystation.dcp.Reader` gives the same state back from the checkpoint, each tensor with the
     boxes that it had. `naming` gives identities of your own, `buffers` are the names of parameters that are buffers.
 
+    `step`, if not given, is the whole number at `step` or `progress.step` of what was saved, of which a note tells;
+    without one it is 0.
+
     `verify_crc` compares every tensor with its CRC-32, which `dcp.load` does not. Links within the directory are
     followed with `trust_links` only. Twice `memory` bytes are held at a time, or one box more where it is larger.
 
@@ -61,7 +65,7 @@ def import_dcp(
     `crc-mismatch`, and what writing does. All but the bytes of tensors is looked at before anything is made. After an
     error there is no checkpoint.
     """
-    target = Target(out, run, name, step)
+    target = Target(out, run, name, 0 if step is None else step)
     target.check()
     need_trust(trust_pickle, source, "the metadata of a checkpoint of torch.distributed.checkpoint")
     folder = os.fspath(source)
@@ -69,16 +73,19 @@ def import_dcp(
         metadata = _metadata(files, folder, trust_links)
         reader = _Reader(files, folder, trust_links, verify_crc)
         entries = reader.entries(metadata)
+        notes: tuple[str, ...] = ()
+        if step is None and (found := step_of(entries)) is not None:
+            target, notes = replace(target, step=found[1]), (f"the step {found[1]} is that of {show(found[0])}",)
         made = snapshot_of(
             entries,
-            step=step,
+            step=target.step,
             naming=naming,
             buffers=frozenset(buffers),
             refused=None if skip_unreadable else lambda why: refusal_of(why, Place(folder)),
         )
         path, digest = take_in(made.snapshot, target, source=folder, threads=threads, memory=memory, progress=progress)
     tensors, nbytes = len(metadata.tensors), made.snapshot.nbytes
-    return ImportedState(path, digest, step, tensors, nbytes, made.values, tuple(made.skipped))
+    return ImportedState(path, digest, target.step, tensors, nbytes, made.values, tuple(made.skipped), notes)
 
 
 def _metadata(files: Files, folder: str, trust_links: bool) -> dcp_metadata.Metadata:

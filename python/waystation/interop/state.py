@@ -79,6 +79,19 @@ def snapshot_of(
     return _Maker(entries, step, naming, buffers, refused).make()
 
 
+def step_of(entries: Entries) -> tuple[Path, int] | None:
+    """Where a state says how many steps were made, and the number; None where nothing says so, or two differ."""
+    found = [
+        (path, said.plain)
+        for path, said in entries.values()
+        if tuple(path) in (("step",), ("progress", "step"))
+        and isinstance(said, Value)
+        and type(said.plain) is int
+        and 0 <= said.plain < 2**53
+    ]
+    return found[0] if len({number for _, number in found}) == 1 else None
+
+
 class _Maker:
     def __init__(
         self,
@@ -236,4 +249,4 @@ def array_tensor(array: Any) -> Tensor:
     return Tensor(dtype_of(array), shape, () if 0 in shape else (Part((0,) * len(shape), shape, fill_from(data)),))
 
 
-__all__ = ["FRAMEWORK", "Entries", "Made", "Part", "Tensor", "Value", "array_tensor", "snapshot_of"]
+__all__ = ["FRAMEWORK", "Entries", "Made", "Part", "Tensor", "Value", "array_tensor", "snapshot_of", "step_of"]
