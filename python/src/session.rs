@@ -151,7 +151,6 @@ impl Session {
 
     #[pyo3(signature = (component, role, name, of, *, native = Vec::new()),
         text_signature = "($self, component, role, name, of, *, native=())")]
-    #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
     fn alias(
         &self,
         py: Python<'_>,
