@@ -88,7 +88,7 @@ pub(super) fn parent_and_name(path: &Path) -> Result<(Arc<dyn Store>, String)> {
 /// Opens a run, making it and what it stands in: the first save of a job should need no preparation.
 ///
 /// # Errors
-/// As [`parent_and_name`].
+/// [`Code::BadArgument`] for a path in a checkpoint or attempt, and what the store answers.
 pub fn open_or_make_run(path: &Path) -> Result<Arc<dyn Store>> {
     check_outside(path)?;
     waystation_store::open_or_make_path(path)

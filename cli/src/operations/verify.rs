@@ -35,7 +35,7 @@ impl Verified {
 /// Verifies the checkpoint at `path`; `quick` leaves tensor data and attachments unread.
 ///
 /// # Errors
-/// Those of [`waystation_reader::verify`]; what is wrong with a checkpoint are findings.
+/// Those of [`waystation_reader::verify()`]; what is wrong with a checkpoint are findings.
 pub fn verify(path: &Path, quick: bool, work: &Work<'_>) -> Result<Verified> {
     let Attempt { store, name, .. } = open_attempt(path)?;
     let options = VerifyOptions { quick, threads: work.threads, progress: work.watcher };
