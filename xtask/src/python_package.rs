@@ -1,6 +1,7 @@
 //! The Python package in a virtual environment of its own, as the README makes it, and its tests.
 //! Knows pip, pytest and where the environment lies; what is tested is the package's.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -35,7 +36,21 @@ fn install(root: &Path) -> Result<PathBuf> {
     }
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
     must(Command::new(&python).args(pip).arg(WITH_TESTS).current_dir(root))?;
+    beside_sources(root, &python)?;
     Ok(python)
+}
+
+/// Puts the native half that was installed beside the sources, where git ignores it: programs that
+/// tests start in the sources' folder find the package there.
+fn beside_sources(root: &Path, python: &Path) -> Result<()> {
+    let where_it_is = "import waystation._core as core; print(core.__file__)";
+    let mut ask = Command::new(python);
+    let answer = ask.args(["-I", "-c", where_it_is]).current_dir(root).output();
+    let answer = answer.map_err(|e| format!("{ask:?}: {e}"))?;
+    let installed = String::from_utf8_lossy(&answer.stdout).trim().to_owned();
+    let beside = root.join("python/waystation/_core.abi3.so");
+    fs::copy(&installed, &beside).map_err(|e| format!("copy {installed:?}: {e}"))?;
+    Ok(())
 }
 
 /// The program that `python -m waystation` must equal.
