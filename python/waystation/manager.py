@@ -136,6 +136,9 @@ class CheckpointManager:
         self._agreed_due: bool | None = None
         self._process = os.getpid()
         self._closed = False
+        self._entered = threading.Lock()
+        self._writing: int | None = None
+        """The thread that writes a save."""
         self._preemption = Preemption()
         if save_on_sigterm:
             self._preemption.watch()
@@ -246,6 +249,15 @@ class CheckpointManager:
         raise, `limit` for a pool that is too small; and without a pool, what `Job.save` does.
         """
         self._check_usable()
+        if not self._entered.acquire(blocking=False):
+            raise usage("expected one call of save() at a time, found another within it or on another thread",
+                        remedy="Let a handler of a signal call preempt(), and threads take turns.")
+        try:
+            return self._enter(step, snapshot, force)
+        finally:
+            self._entered.release()
+
+    def _enter(self, step: int, snapshot: Snapshot | Callable[[], Snapshot], force: bool) -> SaveHandle | None:
         job = self._started()
         skips = self._on_busy == "skip" and not force and not self._preempted
         busy = skips and self._flight is not None and not self._flight.done()
@@ -373,28 +385,37 @@ class CheckpointManager:
             saved = self._write(job, reserved, taken)
             self._complain()
             return SaveHandle.done_already(reserved.step, reserved.name, saved)
-        staged = self._pool.stage(taken)
-        self._flight = SaveHandle(reserved.step, reserved.name, self._submit(job, reserved, staged))
-        return self._flight
-
-    def _submit(self, job: Job, reserved: Reserved, staged: Snapshot) -> Future[Saved]:
         made: Future[Saved] = Future()
+        begun = threading.Lock()
+        try:
+            staged = self._pool.stage(taken)
+            handle = self._flight = SaveHandle(reserved.step, reserved.name, made)
+            self._submit(job, reserved, staged, made, begun)
+        except BaseException:
+            # Interrupted, perhaps: what nobody has begun to write by now nobody will, and its memory is free again.
+            if begun.acquire(blocking=False):
+                self._flight = None
+                self._pool.release()
+            raise
+        return handle
 
+    def _submit(self, job: Job, reserved: Reserved, staged: Snapshot, made: Future[Saved], begun: threading.Lock) -> None:
         def make() -> None:
             # Whoever comes first makes it: a call that the worker refused may be in its queue all the same.
             if begun.acquire(blocking=False):
+                self._writing = threading.get_ident()
                 try:
                     made.set_result(self._write(job, reserved, staged))
                 except BaseException as failed:  # nothing is lost: it is what the future has
                     made.set_exception(failed)
+                finally:
+                    self._writing = None
 
-        begun = threading.Lock()
         try:
             self._worker.submit(make)
         except RuntimeError:
             # The interpreter is exiting, or the system gives no thread: the save is made here.
             make()
-        return made
 
     def _write(self, job: Job, reserved: Reserved, snapshot: Snapshot) -> Saved:
         """The save itself, on whatever thread."""
@@ -459,6 +480,8 @@ class CheckpointManager:
         flight = self._flight
         if flight is None:
             return
+        if self._writing == threading.get_ident():
+            raise usage("expected nobody to wait for a save within itself, as in its progress callback")
         failed = flight.settle()
         self._flight = None
         complaint, self._complaint = self._complaint, None
