@@ -6,6 +6,7 @@ its parent each loss, to the bit, and in the end everything that it holds.
 
 import hashlib
 import math
+import os
 import random
 
 import numpy
@@ -127,6 +128,12 @@ def _digest(value):
     data = value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if isinstance(value, torch.Tensor) \
         else value.encode()
     return hashlib.sha256(data).hexdigest()[:16]
+
+
+def job(pipe, arguments, more):
+    """`train` in a process of its own, which tells what it says through the pipe."""
+    os.setsid()  # what it starts dies with it
+    train(pipe.send, *arguments, **more)
 
 
 def train(say, run, steps, seed, pool_bytes=None, every=3, **more):

@@ -21,7 +21,7 @@ class Child:
 
     def __init__(self, *arguments, **more):
         mine, its = PROCESSES.Pipe(duplex=False)
-        self.process = PROCESSES.Process(target=run, args=(its, arguments, more))
+        self.process = PROCESSES.Process(target=torch_trainer.job, args=(its, arguments, more))
         self.process.start()
         its.close()
         self.pipe = mine
@@ -33,11 +33,6 @@ class Child:
             except EOFError:
                 self.process.join()
                 return
-
-
-def run(pipe, arguments, more):
-    os.setsid()  # what it starts dies with it
-    torch_trainer.train(pipe.send, *arguments, **more)
 
 
 def uninterrupted(run, seed, **more):
