@@ -149,6 +149,14 @@ def test_raw_and_foreign_optimizer_states(run: Path, tmp_path: Path) -> None:
     path = both_ways(run, tmp_path, quantised)
     assert ("main", "optimizer", "w", "torch/absmax", "optim", ()) in keys(path)
 
+def test_what_stands_under_whole_numbers_comes_back_under_them(run: Path) -> None:
+    """DCP's planner puts values under the text of the number, and leaves what was under the number as it is."""
+    state = {"epochs": {3: {"seed": 7, "mean": torch.ones(2)}, 4: [5, {6: "x", "y": torch.ones(1)}]}, "plain": {"a": 1}}
+    path = save(run, state)
+    same_keys = {"epochs": {3: {"seed": 0, "mean": torch.zeros(2)}, 4: [0, {6: "", "y": torch.zeros(1)}]}, "plain": {"a": 0}}
+    dcp.load(same_keys, storage_reader=ws.Reader(path), planner=ws.LoadPlanner())
+    same(same_keys, state)
+
 
 def test_every_dtype_and_shape(run: Path, tmp_path: Path) -> None:
     state: dict[str, Any] = {"model": {}}

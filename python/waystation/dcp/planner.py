@@ -8,6 +8,7 @@ not write.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from torch.distributed.checkpoint.default_planner import (
     create_default_local_load_plan,
 )
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
-from torch.distributed.checkpoint.planner import LoadPlan, SavePlan, WriteItem, WriteItemType
+from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, WriteItem, WriteItemType
 from torch.distributed.checkpoint.planner import SavePlanner as TorchSavePlanner
 from torch.distributed.tensor import DTensor
 
@@ -193,6 +194,9 @@ class SavePlanner(DefaultSavePlanner):
 class LoadPlanner(DefaultLoadPlanner):
     """Loads as `DefaultLoadPlanner` does, looks up only what is asked for, and names all that is missing at once.
 
+    A value under a whole number, as in the raw `Optimizer.state_dict()`, is put back under that number;
+    `DefaultLoadPlanner` puts it under the text of it, beside the old one.
+
     For state dicts saved before PyTorch 2.4 there is nothing here: no checkpoint of Waystation is that old.
     """
 
@@ -221,6 +225,36 @@ class LoadPlanner(DefaultLoadPlanner):
             )
         return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
 
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        path = self.mappings.get(read_item.dest_index.fqn) if self.flatten_state_dict else None
+        place = None if path is None else _numbered(self.original_state_dict, path)
+        if place is None:
+            super().load_bytes(read_item, value)
+        else:
+            container, key = place
+            container[key] = torch.load(value, weights_only=False)
+
+
+def _numbered(root: Any, path: Sequence[str | int]) -> tuple[Any, str | int] | None:
+    """The container and key that a path of DCP leads to, where a whole number is a key on the way; None where none is.
+
+    DCP makes text of all keys of mappings in its paths, and would make new members under these.
+    """
+    numbered, container = False, root
+    for at, part in enumerate(path):
+        key: Any = part
+        if isinstance(container, Mapping) and part not in container:
+            key = next((own for own in container if type(own) is int and str(own) == part), None)
+            if key is None:
+                return None
+            numbered = True
+        if at == len(path) - 1:
+            return (container, key) if numbered else None
+        if isinstance(container, list) and not (type(key) is int and key < len(container)):
+            return None
+        container = container[key]
+    return None
+
 
 def names_of(
     state_dict: Mapping[str, Any],
@@ -246,7 +280,8 @@ def names_of(
 def _check_keys(state_dict: Mapping[Any, Any], path: tuple[Any, ...]) -> None:
     """Refuses keys that DCP makes text of: what is under `True` would come back under `'True'`, and beside it.
 
-    Whole numbers are let through, since `Optimizer.state_dict()` has them; tensors below them are loaded in place.
+    Whole numbers are let through, since `Optimizer.state_dict()` has them; tensors below them are loaded in place, and
+    values where `LoadPlanner` loads.
     """
     for key, value in state_dict.items():
         if type(key) is bool or not isinstance(key, (str, int)):
