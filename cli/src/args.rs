@@ -236,6 +236,7 @@ pub(crate) enum ExportFormat {
 #[command(after_help = "\
 Examples:
   waystation export ckpt --out hf-model
+  waystation export ckpt --out hf-model --config config.json     # of training, where nobody attached it
   waystation export ckpt --out weights --format safetensors --role param --role buffer")]
 pub(crate) struct Export {
     /// A checkpoint: its directory.
@@ -256,6 +257,9 @@ pub(crate) struct Export {
     /// are powers of 1000.
     #[arg(long, value_name = "BYTES", default_value = "5G", value_parser = parse_bytes)]
     pub(crate) max_shard_size: u64,
+    /// Becomes config.json, which says to `transformers` what the model is; in place of an attachment of that name.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Write a checkpoint again, split over another number of writers.
@@ -322,8 +326,12 @@ pub(crate) struct List {
 The newest job's checkpoint of the greatest step that is complete (every file there, of its length) and not rejected.
 Its bytes are checked only with --verify; if they are damaged, `reject` it and ask again.
 
-Example:
-  waystation latest runs/minilm --verify")]
+Where there is none, the error is `no-checkpoint` if nothing was ever committed, which is a fresh start, and
+`none-resumable` if all that was is damaged or rejected, which is none. --or-nothing tells them apart for a shell.
+
+Examples:
+  waystation latest runs/minilm --verify
+  C=$(waystation latest runs/minilm --or-nothing) || exit     # empty: begin; a path: resume")]
 pub(crate) struct Latest {
     /// A run: the directory that its checkpoints stand in.
     #[arg(value_name = "RUN")]
@@ -331,6 +339,9 @@ pub(crate) struct Latest {
     /// Verify every byte of it first.
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Exit 0 and print no path where the run is not there, or nothing in it was ever committed.
+    #[arg(long)]
+    pub(crate) or_nothing: bool,
 }
 
 /// Delete old checkpoints of a run. Never the latest, never a pinned one.

@@ -275,3 +275,71 @@ fn bench_prints_what_it_measured() {
     let io = program.json("bench io --bytes 1M --rounds 1", 0);
     assert!(io["write_ratio"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn a_run_whose_checkpoints_are_all_lost_is_no_fresh_start() {
+    let program = Program::new();
+    program.model();
+    // A run that is not there, and one in which nothing was ever committed.
+    let nothing = json!({ "name": null, "path": null });
+    assert_eq!(program.json("latest runs", 1)["error"]["code"], "not-found");
+    assert_eq!(program.json("latest runs --or-nothing", 0), nothing);
+    let import = |step: u32| {
+        let import = program.json(&format!("import model --run runs --step {step}"), 0);
+        import["path"].as_str().unwrap().to_owned()
+    };
+    let one = import(1);
+    fs::rename(program.path(&one).join("waystation.commit"), program.path("kept")).unwrap();
+    assert_eq!(program.json("latest runs", 1)["error"]["code"], "no-checkpoint");
+    let ran = program.run("latest runs --or-nothing");
+    assert!(ran.exit == 0 && ran.out.is_empty() && ran.err.contains(&one[5..]), "{}", ran.err);
+
+    let two = import(2);
+    fs::remove_file(support::file(&program.path(&two), "model-", "")).unwrap();
+    fs::rename(program.path("kept"), program.path(&one).join("waystation.commit")).unwrap();
+    assert_eq!(program.run_list(&["reject", &one, "--reason", "loss spike"]).exit, 0);
+    for command in ["latest runs", "latest runs --or-nothing"] {
+        let error = program.json(command, 1)["error"].clone();
+        assert_eq!(error["code"], "none-resumable", "{command}");
+        let ran = program.run(command);
+        assert!(ran.exit == 1 && ran.out.is_empty());
+        for said in [&one[5..], &two[5..], "loss spike", "file-missing"] {
+            assert!(ran.err.contains(said), "{said}: {}", ran.err);
+        }
+    }
+}
+
+#[test]
+fn export_takes_a_configuration() {
+    let program = Program::new();
+    program.model();
+    fs::remove_file(program.path("model/config.json")).unwrap();
+    assert_eq!(program.run("import model --out bare --step 7").exit, 0);
+    let ran = program.run("export bare --out without");
+    assert!(ran.exit == 0 && ran.err.contains("--config FILE"), "{}", ran.err);
+    assert!(!program.path("without/config.json").exists());
+
+    fs::write(program.path("c.json"), br#"{"model_type": "mine"}"#).unwrap();
+    fs::write(program.path("list"), b"[]").unwrap();
+    fs::write(program.path("cut"), b"{").unwrap();
+    for (file, exit, code) in
+        [("none", 1, "not-found"), ("list", 2, "bad-argument"), ("cut", 2, "bad-argument")]
+    {
+        let refused = program.json(&format!("export bare --out with --config {file}"), exit);
+        assert_eq!(refused["error"]["code"], code, "{file}");
+    }
+    let refused = program.json("export bare --out with --config c.json --format safetensors", 2);
+    assert_eq!(refused["error"]["code"], "bad-argument");
+    assert!(!program.path("with").exists());
+    let ran = program.run("export bare --out with --config c.json");
+    assert!(ran.exit == 0 && ran.err.is_empty(), "{}", ran.err);
+    // In place of what was attached, beside the rest of it.
+    program.model();
+    assert_eq!(program.run("import model --out ckpt --step 7").exit, 0);
+    assert_eq!(program.json("export ckpt --out own", 0)["config"], true);
+    assert_eq!(program.json("export ckpt --out other --config c.json", 0)["config"], true);
+    for out in ["with", "other"] {
+        let config = fs::read(program.path(out).join("config.json")).unwrap();
+        assert_eq!(config, br#"{"model_type": "mine"}"#, "{out}");
+    }
+}

@@ -78,6 +78,7 @@ fn export(
         roles: &roles,
         component: Some(component),
         max_shard_bytes: max_shard_bytes.unwrap_or(most),
+        config: None,
     };
     work::run(py, progress, |progress| {
         let work = Work { threads: cores(), watcher: &Quiet(progress) };

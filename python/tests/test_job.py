@@ -272,7 +272,7 @@ def test_a_run_whose_checkpoints_are_all_lost_is_no_fresh_start(runs):
     next(Path(saved.path).glob("model-*")).unlink()
     with pytest.raises(Error, match="none of the 1 in the run can be") as caught:
         Job.start(runs, resume="latest")
-    assert caught.value.code == "file-missing" and saved.name in caught.value.message
+    assert caught.value.code == "none-resumable" and saved.name in caught.value.message
     assert Job.start(runs).resume_from is None
 
 

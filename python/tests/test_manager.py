@@ -207,7 +207,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_no_fresh_start(runs):
         for call in (manager.resume, lambda: manager.save(3, snapshot(3))):
             with pytest.raises(Error, match="none of the 2 in the run can be") as caught:
                 call()
-            assert caught.value.code == "file-missing" and all(name in str(caught.value) for name in names)
+            assert caught.value.code == "none-resumable" and all(name in str(caught.value) for name in names)
             assert "loss is nan" in str(caught.value) and "start_over()" in caught.value.remedy
         manager.start_over()
         manager.save(3, snapshot(3))

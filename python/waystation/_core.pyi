@@ -192,7 +192,7 @@ def commit(path: str, *, run_path: str | None = None, name: str | None = None, d
 def verify_json(path: str, *, quick: bool = False, threads: int | None = None, progress: Progress | None = None) -> str:
     """As `waystation verify --json`."""
 def latest_json(run_path: str) -> str:
-    """{"name","path","step","attempt","digest","skipped":[{"name","error"}]}; raises `no-checkpoint`."""
+    """{"name","path","step","attempt","digest","skipped":[{"name","error"}]}; raises `no-checkpoint`, `none-resumable`."""
 def list_json(run_path: str) -> str:
     """[{"name","step","attempt","state","bytes"?,"digest"?,"error"?,"rejected"?,"pins"}]; state as `waystation list --json`."""
 def gc_json(run_path: str, *, keep_last: int, keep_every: int | None = None, uncommitted_older_than: float | None = None,

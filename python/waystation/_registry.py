@@ -180,6 +180,7 @@ CODES: dict[str, str] = {
     "length-mismatch": "incomplete",
     "writer-missing": "incomplete",
     "no-checkpoint": "incomplete",
+    "none-resumable": "incomplete",
     "rejected": "incomplete",
     "unsupported-version": "unsupported",
     "unsupported-feature": "unsupported",
@@ -264,6 +265,10 @@ REMEDIES: dict[str, str] = {
     "length-mismatch": "The copy was cut short or written over: copy it again.",
     "writer-missing": "Wait for the missing writers, or give the attempt up and save again.",
     "no-checkpoint": "`waystation list` says what state each attempt is in.",
+    "none-resumable": (
+        "Repair one: from another copy, with `waystation salvage`, or by removing its `rejected` marker. To begin anew "
+        "all the same, say so, or use another run."
+    ),
     "rejected": "Read the reason in the marker; take an older checkpoint.",
     "unsupported-version": "Use a reader of that version.",
     "unsupported-feature": "Use a reader that knows the named feature.",

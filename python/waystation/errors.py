@@ -125,7 +125,12 @@ class UsageError(Error, ValueError):
 
 
 class NoCheckpointError(IncompleteError):
-    """`no-checkpoint`: the run has none to resume from."""
+    """`no-checkpoint`: nothing was ever committed in the run: a fresh start."""
+
+
+class NoneResumableError(IncompleteError):
+    """`none-resumable`: the run has checkpoints, and all are damaged or rejected. No fresh start, and so no
+    `NoCheckpointError`."""
 
 
 class NotCommittedError(IncompleteError):
@@ -159,6 +164,7 @@ _CLASSES: dict[str, type[Error]] = {
 }
 _NAMED: dict[str, type[Error]] = {
     "no-checkpoint": NoCheckpointError,
+    "none-resumable": NoneResumableError,
     "not-committed": NotCommittedError,
     "not-exact": NotExactError,
     "not-found": NotFoundError,

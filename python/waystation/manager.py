@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import Error, NoCheckpointError, error, from_parts, to_parts, usage
+from .errors import Error, NoCheckpointError, NoneResumableError, error, from_parts, to_parts, usage
 from .group import Group, Solo
 from .handle import SaveHandle
 from .job import Job, Reserved, Saved
@@ -340,7 +340,7 @@ class CheckpointManager:
         """Keeps what was there before the job began anew."""
         try:
             pin(latest(self.run_path).path, f"before-start-over-{job.plan.timeline}")
-        except NoCheckpointError:
+        except (NoCheckpointError, NoneResumableError):
             pass  # what is damaged is no retention's to remove
         except Error as failed:
             self._keep_last = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from . import _core
 from ._opening import open_core
-from .errors import Error, Location, NoCheckpointError, UnsupportedError, error
+from .errors import Error, Location, NoCheckpointError, NoneResumableError, UnsupportedError, error
 from .run import Listed, Skipped, latest, list_checkpoints
 
 __all__ = ["ResumePoint", "resume_point", "roll_forward"]
@@ -31,7 +31,7 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
     """Resolves "latest", a path, or None, for all ranks of a job; one of them calls it.
 
     Raises what keeps `latest` from being known: an error of class io or unsupported. And a run whose checkpoints are
-    all damaged or rejected is no fresh start: the newest one's error, which names the others.
+    all damaged or rejected is no fresh start: `none-resumable`, which names them.
     """
     if resume != "latest":
         _finish(run_path)
@@ -47,6 +47,8 @@ def resume_point(run_path: str, resume: str | os.PathLike[str] | None) -> Resume
         found = latest(run_path)
     except NoCheckpointError:
         return ResumePoint(skipped=_never_committed(run_path, skipped))
+    except NoneResumableError as lost:
+        raise lost.with_message(lost.message, remedy=_LOST) from None
     # That an attempt is not committed says less than why it could not be.
     known = {one.name for one in skipped}
     skipped += [one for one in found.skipped if one.name not in known]
@@ -90,33 +92,19 @@ def _finish(run_path: str) -> None:
 
 
 def _never_committed(run_path: str, skipped: list[Skipped]) -> list[Skipped]:
-    """What a run without a checkpoint has: attempts that never were one. Raises when there is a lost or rejected one."""
+    """What a run without a checkpoint has: attempts that never were one, newest first."""
     known = {one.name: one for one in skipped}
-    lost: list[Skipped] = []
     passed: list[Skipped] = []
     for attempt in sorted(list_checkpoints(run_path), key=_rank, reverse=True):
-        committed = attempt.state not in ("uncommitted", "deleted")
-        if attempt.rejected is not None:
-            why = error("rejected", f"it is rejected: {attempt.rejected}")
-        elif attempt.error is not None:
-            why = attempt.error
-        elif committed:
-            why = error("not-found", "it was committed a moment ago", remedy="Start the job again.")
-        else:
-            code = "deleted" if attempt.state == "deleted" else "not-committed"
-            why = error(code, "it never became a checkpoint, or is being removed")
-        one = Skipped(attempt.name, why) if committed else known.get(attempt.name, Skipped(attempt.name, why))
-        (lost if committed else passed).append(one)
-    if not lost:
-        return passed
-    said = "; ".join(f"{one.name}: {one.error.code}: {one.error.message}" for one in lost[:_NAMED])
-    more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-    message = f"expected a checkpoint to resume from, found that none of the {len(lost)} in the run can be: {said}"
-    raise lost[0].error.with_message(message + more, location=Location(file=run_path), remedy=_LOST)
+        if attempt.state not in ("uncommitted", "deleted"):
+            message = f"expected a run without a checkpoint, found {attempt.name}, which was committed a moment ago"
+            raise error("not-found", message, location=Location(file=run_path), remedy="Start the job again.")
+        code = "deleted" if attempt.state == "deleted" else "not-committed"
+        why = error(code, "it never became a checkpoint, or is being removed")
+        passed.append(known.get(attempt.name, Skipped(attempt.name, why)))
+    return passed
 
 
-_NAMED = 8
-"""How many lost checkpoints a message names."""
 _LOST = (
     "Repair one: from another copy, by `waystation salvage`, or by removing its `rejected` marker. To train from nothing "
     "all the same call start_over(), or start the job with resume=None."

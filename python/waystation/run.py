@@ -270,7 +270,11 @@ class Inspection:
 
 
 def latest(run: PathLike) -> Latest:
-    """The checkpoint to resume from. Raises `no-checkpoint` where the run has none, and what the storage fails with."""
+    """The checkpoint to resume from.
+
+    Raises `no-checkpoint` where nothing was ever committed in the run, which is a fresh start; `none-resumable` where
+    all that was is damaged or rejected, which is none; and what the storage fails with.
+    """
     found = json.loads(_core.latest_json(os.fspath(run)))
     skipped = tuple(Skipped(one["name"], _error(one["error"])) for one in found["skipped"])
     return Latest(found["path"], found["name"], found["step"], found["attempt"], found["digest"], skipped)

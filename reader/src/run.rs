@@ -14,6 +14,8 @@ use crate::options::Budget;
 
 /// Times that a run without a checkpoint is looked at while it changes.
 const LOOKS: usize = 100;
+/// How many attempts the message names that there is nothing to resume from.
+const NAMED: usize = 8;
 
 /// An attempt of a run.
 #[derive(Debug)]
@@ -130,8 +132,9 @@ pub fn list(run: &Arc<dyn Store>) -> Result<Vec<Listed>> {
 /// attempt), and what was passed over before it.
 ///
 /// # Errors
-/// `no-checkpoint` when there is none; errors of class `io` or `unsupported` about an attempt that
-/// would come before the answer.
+/// `no-checkpoint` when there is none yet, which is a fresh start; `none-resumable` when there are some
+/// and all are damaged or rejected, which is none: both name what was passed over. Errors of class `io`
+/// or `unsupported` about an attempt that would come before the answer.
 pub fn latest(run: &Arc<dyn Store>) -> Result<Latest> {
     let mut skipped = Vec::new();
     let mut before = None;
@@ -163,11 +166,32 @@ pub fn latest(run: &Arc<dyn Store>) -> Result<Latest> {
         }
         before = Some(seen);
     }
-    let mut message = String::from("expected a complete checkpoint in the run, found none");
-    for (name, why) in &skipped {
+    Err(none(&skipped).in_file(run.describe()))
+}
+
+/// Why there is nothing to resume from: because there is nothing yet, or although there is something.
+fn none(skipped: &[(String, Error)]) -> Error {
+    let lost = |e: &Error| !matches!(e.code(), Code::NotCommitted | Code::Deleted);
+    // What was lost comes first, for it is what somebody has to look at.
+    let (mut named, others): (Vec<_>, Vec<_>) = skipped.iter().partition(|(_, e)| lost(e));
+    let count = named.len();
+    let (code, broken, mut message) = if count == 0 {
+        let message = "expected a complete checkpoint in the run, found none".to_owned();
+        (Code::NoCheckpoint, rule::RUN_LATEST, message)
+    } else {
+        let message = format!(
+            "expected a checkpoint to resume from, found that none of the {count} in the run can be"
+        );
+        (Code::NoneResumable, rule::RUN_NONE, message)
+    };
+    named.extend(others);
+    for (name, why) in named.iter().take(NAMED) {
         message.push_str(&format!("; {name}: {}: {}", why.code(), why.message()));
     }
-    Err(Error::rule(Code::NoCheckpoint, rule::RUN_LATEST, message).in_file(run.describe()))
+    if let more @ 1.. = named.len().saturating_sub(NAMED) {
+        message.push_str(&format!("; and {more} more"));
+    }
+    Error::rule(code, broken, message)
 }
 
 struct Candidate {

@@ -123,12 +123,38 @@ fn what_is_not_complete_is_passed_over_and_reported() {
 }
 
 #[test]
-fn all_passed_over_is_no_checkpoint_and_says_why() {
+fn checkpoints_that_are_all_lost_are_no_fresh_start() {
     let run = MemoryFs::new().store();
-    let rejected = add(&*run, &making(1, 4, 1), mark("rejected", "x"));
+    // What died before its first commit, or is being removed, is one.
+    let uncommitted = add(&*run, &making(1, 2, 1), |files| drop(files.remove(names::COMMIT)));
+    let deleted = add(&*run, &making(1, 3, 1), mark("deleted", ""));
     let e = run::latest(&run).unwrap_err();
-    assert_eq!(e.code(), Code::NoCheckpoint);
-    assert!(e.message().contains(&rejected), "{e}");
+    assert_eq!((e.code(), e.rule_id()), (Code::NoCheckpoint, Some("run.latest")));
+    assert!([&uncommitted, &deleted].iter().all(|name| e.message().contains(*name)), "{e}");
+
+    let missing = add(&*run, &making(1, 1, 1), |files| {
+        let page = support::name_of(files, "records-");
+        files.remove(&page);
+    });
+    let e = run::latest(&run).unwrap_err();
+    assert_eq!((e.code(), e.rule_id()), (Code::NoneResumable, Some("run.none")));
+    assert!(e.message().contains("none of the 1 in the run"), "{e}");
+    assert!(e.message().contains(&format!("; {missing}: file-missing: ")), "{e}");
+
+    let rejected = add(&*run, &making(1, 0, 1), mark("rejected", "x"));
+    let e = run::latest(&run).unwrap_err();
+    assert_eq!(e.code(), Code::NoneResumable);
+    assert!(e.message().contains("none of the 2 in the run") && e.message().contains(&rejected));
+
+    // A long run does not make a long message.
+    for step in 10..20 {
+        add(&*run, &making(1, step, 1), mark("rejected", "x"));
+    }
+    let e = run::latest(&run).unwrap_err();
+    assert!(e.message().ends_with("; and 6 more"), "{e}");
+
+    add(&*run, &making(1, 0, 2), |_| {});
+    assert_eq!(run::latest(&run).unwrap().skipped.len(), 13);
 }
 
 #[test]

@@ -279,7 +279,7 @@ fn markers_say_what_they_are_asked_to() {
     reject(&directory, "bad data").unwrap();
     assert_eq!(reject(&directory, "other").unwrap_err().code(), Code::Exists);
     assert_eq!(memory.bytes(format!("{name}/rejected")).unwrap(), b"bad data");
-    assert_eq!(latest(&run).unwrap_err().code(), Code::NoCheckpoint);
+    assert_eq!(latest(&run).unwrap_err().code(), Code::NoneResumable);
     let (_, uncommitted) = make_attempt(&run, &plan, 2, 0).unwrap();
     assert_eq!(pin(&uncommitted, "a").unwrap_err().code(), Code::NotCommitted);
 }

@@ -14,6 +14,7 @@ pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
         roles: &args.role,
         component: args.component.as_deref(),
         max_shard_bytes: args.max_shard_size,
+        config: args.config.as_deref(),
     };
     let done = operations::export(&export, &context.work())?;
     context.bars.clear();
@@ -30,6 +31,12 @@ pub(super) fn run(args: &Export, context: &Context) -> Result<u8> {
         for (alias, of) in &done.tied {
             output::line(&format!("tied: {alias} is {of}, named in __metadata__ only"))?;
         }
+    }
+    if args.format == ExportFormat::Hf && !done.config {
+        output::note(
+            "note: there is no config.json, without which transformers loads nothing: export again with \
+             --config FILE (`model.config.to_json_file(FILE)` writes it), or attach it when saving",
+        );
     }
     Ok(0)
 }

@@ -1,7 +1,7 @@
 //! `list` and `latest`: what a run holds.
 
 use serde_json::json;
-use waystation_format::Result;
+use waystation_format::{Code, Error, Result};
 use waystation_reader::{State, VerifyOptions, latest as latest_of, list as list_run};
 
 use super::Context;
@@ -44,7 +44,16 @@ pub(super) fn list(args: &List, context: &Context) -> Result<u8> {
 }
 
 pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
-    let found = operations::latest(&args.run)?;
+    let found = match operations::latest(&args.run) {
+        Err(e) if args.or_nothing && is_fresh(&e, args)? => {
+            output::note(&format!("nothing to resume from: {}", e.message()));
+            if context.json {
+                output::object(&json!({ "name": null, "path": null }))?;
+            }
+            return Ok(0);
+        }
+        found => found?,
+    };
     let path = found.path.display().to_string();
     for (name, why) in &found.latest.skipped {
         output::note(&format!("skipped {name}: {why}"));
@@ -77,6 +86,16 @@ pub(super) fn latest(args: &Latest, context: &Context) -> Result<u8> {
         output::note(&format!("{path} is damaged: {advice}"));
     }
     Ok(findings.iter().map(output::exit_code).max().unwrap_or(0))
+}
+
+/// Whether a job begins where this is the answer: nothing was ever committed, or there is no run yet.
+fn is_fresh(e: &Error, args: &Latest) -> Result<bool> {
+    let there = || args.run.try_exists().map_err(|e| Error::io("look for the run", e));
+    match e.code() {
+        Code::NoCheckpoint => Ok(true),
+        Code::NotFound => Ok(!there()?),
+        _ => Ok(false),
+    }
 }
 
 fn state_text(state: &State) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,12 +11,17 @@ use waystation_format::{Code, Dtype, Entry, Error, Identity, Result, Role, arith
 use waystation_reader::Checkpoint;
 
 use super::{Work, open_checkpoint, target};
+use crate::foreign::open_regular;
 
 /// Bytes of tensors in a file where nobody says how many.
 pub const EXPORT_SHARD_BYTES: u64 = 5_000_000_000;
 /// The one file of weights.
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// What says of which kind a model is.
+const CONFIG: &str = "config.json";
+/// Bytes that a configuration may take.
+const CONFIG_BYTES: u64 = 16 << 20;
 /// Bytes of a tensor in memory at once.
 const PIECE_BYTES: u64 = 16 << 20;
 
@@ -53,6 +58,8 @@ pub struct Export<'p> {
     pub component: Option<&'p str>,
     /// Another file is begun before the tensors of one take more bytes than this.
     pub max_shard_bytes: u64,
+    /// A file that becomes `config.json`, in place of an attachment of that name; only with `attachments`.
+    pub config: Option<&'p Path>,
 }
 
 /// What was exported.
@@ -66,6 +73,8 @@ pub struct Exported {
     pub bytes: u64,
     /// Number of attachments.
     pub attachments: u64,
+    /// Whether there is a `config.json`, without which `transformers` does not know what the model is.
+    pub config: bool,
     /// Aliases left to the loader, and what they share data with.
     pub tied: BTreeMap<String, String>,
 }
@@ -78,7 +87,7 @@ impl Exported {
             self.tied.iter().map(|(alias, of)| (alias.clone(), json!(of))).collect();
         json!({
             "path": self.path.display().to_string(), "files": self.files, "bytes": self.bytes,
-            "attachments": self.attachments, "tied": tied,
+            "attachments": self.attachments, "config": self.config, "tied": tied,
         })
     }
 }
@@ -90,6 +99,7 @@ impl Exported {
 /// [`Code::Exists`]; those of reading and of the system.
 pub fn export(args: &Export<'_>, work: &Work<'_>) -> Result<Exported> {
     let checkpoint = open_checkpoint(args.checkpoint, work.open_options())?;
+    let config = args.config.map(|path| configuration(path, args.attachments)).transpose()?;
     let selection = select(&checkpoint, args)?;
     let total = selection.items.iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
     let files = split(selection.items, args.max_shard_bytes);
@@ -111,7 +121,7 @@ pub fn export(args: &Export<'_>, work: &Work<'_>) -> Result<Exported> {
     let (parent, _) = target::parent_and_name(args.out)?;
     make_new_directory(args.out)?;
     work.watcher.begin("export", total);
-    let written = write_out(&checkpoint, args, &planned, total, work)
+    let written = write_out(&checkpoint, args, &planned, config.as_deref(), total, work)
         .and_then(|attachments| parent.sync().map(|()| attachments));
     let attachments = target::or_left_behind(args.out, work, written)?;
     Ok(Exported {
@@ -119,6 +129,8 @@ pub fn export(args: &Export<'_>, work: &Work<'_>) -> Result<Exported> {
         files: count,
         bytes: total,
         attachments,
+        config: config.is_some()
+            || args.attachments && checkpoint.attachments().any(|one| one.path == CONFIG),
         tied: selection.tied,
     })
 }
@@ -131,6 +143,7 @@ fn write_out(
     checkpoint: &Checkpoint,
     args: &Export<'_>,
     planned: &[Planned<'_>],
+    config: Option<&[u8]>,
     total: u64,
     work: &Work<'_>,
 ) -> Result<u64> {
@@ -151,6 +164,9 @@ fn write_out(
     let mut attachments = 0_u64;
     if args.attachments {
         for attachment in checkpoint.attachments() {
+            if config.is_some() && attachment.path == CONFIG {
+                continue;
+            }
             let path = args.out.join(attachment.path);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(|e| io_at("make directory", parent, e))?;
@@ -164,8 +180,41 @@ fn write_out(
             attachments = attachments.saturating_add(1);
         }
     }
+    if let Some(config) = config {
+        write_new(&args.out.join(CONFIG), |out| {
+            out.write_all(config).map_err(|e| Error::io("write", e))
+        })?;
+    }
     sync_tree(args.out)?;
     Ok(attachments)
+}
+
+/// The bytes of a file that is to become `config.json`.
+fn configuration(path: &Path, attachments: bool) -> Result<Vec<u8>> {
+    let place = |e: Error| e.in_file(path.display().to_string());
+    if !attachments {
+        let message = "expected no configuration with --format safetensors, which has none";
+        return Err(Error::new(Code::BadArgument, message));
+    }
+    let (file, _) = open_regular(path)?;
+    let mut raw = Vec::new();
+    let read = file.take(CONFIG_BYTES.saturating_add(1)).read_to_end(&mut raw);
+    read.map_err(|e| io_at("read", path, e))?;
+    if u64::try_from(raw.len()).unwrap_or(u64::MAX) > CONFIG_BYTES {
+        let message = format!("expected a configuration of at most {CONFIG_BYTES} bytes");
+        return Err(place(Error::new(Code::Limit, message)));
+    }
+    match serde_json::from_slice(&raw) {
+        Ok(Value::Object(_)) => Ok(raw),
+        Ok(_) => {
+            let message = "expected a configuration, which is a JSON object, found another value";
+            Err(place(Error::new(Code::BadArgument, message)))
+        }
+        Err(e) => {
+            let message = format!("expected a configuration in JSON: {e}");
+            Err(place(Error::new(Code::BadArgument, message)))
+        }
+    }
 }
 
 fn select(checkpoint: &Checkpoint, args: &Export<'_>) -> Result<Selection> {

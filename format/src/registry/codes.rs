@@ -90,6 +90,8 @@ pub enum Code {
     WriterMissing,
     /// The run holds no complete checkpoint.
     NoCheckpoint,
+    /// The run holds checkpoints, and none of them can be resumed from: it is no fresh start.
+    NoneResumable,
     /// A `rejected` marker says that the checkpoint must not be resumed from.
     Rejected,
     /// The major version is not 1.
@@ -184,6 +186,7 @@ impl Code {
         Code::LengthMismatch,
         Code::WriterMissing,
         Code::NoCheckpoint,
+        Code::NoneResumable,
         Code::Rejected,
         Code::UnsupportedVersion,
         Code::UnsupportedFeature,
@@ -255,6 +258,7 @@ impl Code {
             Code::LengthMismatch => "length-mismatch",
             Code::WriterMissing => "writer-missing",
             Code::NoCheckpoint => "no-checkpoint",
+            Code::NoneResumable => "none-resumable",
             Code::Rejected => "rejected",
             Code::UnsupportedVersion => "unsupported-version",
             Code::UnsupportedFeature => "unsupported-feature",
@@ -327,6 +331,7 @@ impl Code {
             "length-mismatch" => Code::LengthMismatch,
             "writer-missing" => Code::WriterMissing,
             "no-checkpoint" => Code::NoCheckpoint,
+            "none-resumable" => Code::NoneResumable,
             "rejected" => Code::Rejected,
             "unsupported-version" => Code::UnsupportedVersion,
             "unsupported-feature" => Code::UnsupportedFeature,
@@ -400,6 +405,7 @@ impl Code {
             | Code::LengthMismatch
             | Code::WriterMissing
             | Code::NoCheckpoint
+            | Code::NoneResumable
             | Code::Rejected => Class::Incomplete,
             Code::UnsupportedVersion
             | Code::UnsupportedFeature
@@ -512,6 +518,9 @@ impl Code {
             Code::LengthMismatch => "A named file is shorter or longer than stated.",
             Code::WriterMissing => "Parts of some writers are not there.",
             Code::NoCheckpoint => "The run holds no complete checkpoint.",
+            Code::NoneResumable => {
+                "The run holds checkpoints, and none of them can be resumed from: it is no fresh start."
+            }
             Code::Rejected => {
                 "A `rejected` marker says that the checkpoint must not be resumed from."
             }
@@ -631,6 +640,9 @@ impl Code {
                 "Wait for the missing writers, or give the attempt up and save again."
             }
             Code::NoCheckpoint => "`waystation list` says what state each attempt is in.",
+            Code::NoneResumable => {
+                "Repair one: from another copy, with `waystation salvage`, or by removing its `rejected` marker. To begin anew all the same, say so, or use another run."
+            }
             Code::Rejected => "Read the reason in the marker; take an older checkpoint.",
             Code::UnsupportedVersion => "Use a reader of that version.",
             Code::UnsupportedFeature => "Use a reader that knows the named feature.",

@@ -293,6 +293,8 @@ pub const COMMIT_DONE: &str = "commit.done";
 pub const RUN_DELETED: &str = "run.deleted";
 /// `latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text. (Reader)
 pub const RUN_LATEST: &str = "run.latest";
+/// Where `latest` has no answer, it MUST be the error `no-checkpoint` only if each attempt that it skipped is `not-committed` or `deleted`, which is what a job leaves that died before its first checkpoint. (Reader)
+pub const RUN_NONE: &str = "run.none";
 /// A reader MUST NOT take an I/O error for absence, nor pass over a checkpoint because it is of a version or has a feature that the reader does not support: if an attempt that would come before its answer meets an error of class `io` or `unsupported`, it answers with that error. (Reader)
 pub const RUN_ERRORS: &str = "run.errors";
 /// `latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code. (Reader)
@@ -1537,6 +1539,14 @@ pub const RULES: &[RuleInfo] = &[
         codes: &[Code::NoCheckpoint],
         chapter: "11-commit.md",
         text: "`latest` MUST answer the complete checkpoint without `rejected` marker that has the greatest (timeline, step, attempt), compared as numbers and then as text. It answers that there is none only of a run that stays the same between two looks: otherwise a checkpoint committed, and an older one removed, while it walks the run would both be missed.",
+    },
+    RuleInfo {
+        id: RUN_NONE,
+        actor: "Reader",
+        depth: "C",
+        codes: &[Code::NoneResumable],
+        chapter: "11-commit.md",
+        text: "Where `latest` has no answer, it MUST be the error `no-checkpoint` only if each attempt that it skipped is `not-committed` or `deleted`, which is what a job leaves that died before its first checkpoint. If it skipped one for another reason, the error is `none-resumable`: a caller MAY take the first for a fresh start, and MUST NOT take the second for one.",
     },
     RuleInfo {
         id: RUN_ERRORS,

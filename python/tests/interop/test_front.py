@@ -59,6 +59,11 @@ def test_a_file_goes_in_and_a_model_comes_out(shell: Shell, tmp_path: Path) -> N
     assert waystation.latest(tmp_path / "run").path == path and waystation.open(path).step == 5
     done = shell("export-hf", path, "--out", tmp_path / "hf", "--rename", "w=v", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["files"] == 1
+    bare = shell("export-hf", path, "--out", tmp_path / "bare")
+    assert bare.returncode == 0 and "no config.json" in bare.stderr and "--config FILE" in bare.stderr
+    (tmp_path / "c.json").write_text('{"model_type": "mine"}')
+    told = shell("export-hf", path, "--out", tmp_path / "told", "--config", tmp_path / "c.json")
+    assert told.returncode == 0 and not told.stderr and (tmp_path / "told/config.json").is_file()
     assert load_file(tmp_path / "hf/model.safetensors")["v"].tolist() == [1, 1, 1]
     done = shell("import-hf", tmp_path / "hf", "--out", tmp_path / "d", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["tensors"] == 1

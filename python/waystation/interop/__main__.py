@@ -28,6 +28,11 @@ _TRUST = (
     "refused, but whether its numbers are the right ones only its author can say"
 )
 
+_NO_CONFIG = (
+    "note: there is no config.json, without which transformers loads nothing: export again with --config FILE "
+    "(`model.config.to_json_file(FILE)` writes it), or attach it when saving"
+)
+
 # What the message or advice of an error says, and what it is called here.
 _FLAGS = (
     ("trust_pickle=True", "--trust-pickle"),
@@ -53,7 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(dataclasses.asdict(made), sort_keys=True))
         return 0
     print(made.path)
-    if not isinstance(made, ExportedModel):
+    if isinstance(made, ExportedModel):
+        if not made.config:
+            print(_NO_CONFIG, file=sys.stderr)
+    else:
         for what, lines in (("left out", made.skipped), ("note", made.notes)):
             for line in lines:
                 print(f"{what}: {line}", file=sys.stderr)
@@ -179,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         "--role", action="append", default=[], metavar="ROLE", help="default: param and buffer; may repeat"
     )
     export.add_argument("--component", default="main", metavar="NAME")
-    export.add_argument("--config", metavar="FILE", help="becomes config.json")
+    export.add_argument("--config", metavar="FILE", help="becomes config.json, in place of an attachment of that name")
     export.add_argument("--rename", action="append", default=[], type=_rename, metavar="OLD=NEW", help="may repeat")
     return parser
 

@@ -65,6 +65,8 @@ class ExportedModel:
     attachments: int
     tied: dict[str, str]
     """Names that share the data of another and stand in no file: a loader ties them as the configuration says."""
+    config: bool
+    """Whether there is a `config.json`; without it `transformers` does not know what the model is."""
 
 
 def import_hf(
@@ -138,7 +140,8 @@ def export_hf(
         tied = _rename(os.fspath(out), names, tied)
     if text is not None:
         _replace(os.path.join(out, "config.json"), text.encode())
-    return ExportedModel(said["path"], said["files"], said["bytes"], said["attachments"], tied)
+    return ExportedModel(said["path"], said["files"], said["bytes"], said["attachments"], tied,
+                         text is not None or said["config"])
 
 
 def load_into(

@@ -80,6 +80,18 @@ class Latest(unittest.TestCase):
         self.assertEqual(called("read", self.path(bad))[0], 0)
         self.assertEqual(called("read", self.path(renamed))[0], 0)
 
+    def test_lost_is_no_fresh_start(self):
+        os.mkdir(self.path("step-000000000003-0000000100000000"))
+        gone = self.save(4, "0000000100000000")
+        Path(self.path(gone, "deleted")).touch()
+        status, answer = called("latest", self.run_directory)
+        self.assertEqual((status, answer["error"]["code"], answer["error"]["rule"]), (1, "no-checkpoint", "run.latest"))
+        bad = self.save(2, "0000000100000000")
+        Path(self.path(bad, "rejected")).write_text("loss is NaN")
+        status, answer = called("latest", self.run_directory)
+        self.assertEqual((status, answer["error"]["code"], answer["error"]["rule"]), (1, "none-resumable", "run.none"))
+        self.assertEqual(len(answer["skipped"]), 3)
+
     def test_no_run(self):
         status, answer = called("latest", self.path("nowhere"))
         self.assertEqual((status, answer["error"]["code"]), (1, "not-found"))

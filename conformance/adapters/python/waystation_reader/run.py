@@ -24,7 +24,10 @@ def latest(path):
                 if exit_status(refusal.code) == 3 or refusal.code.startswith("unsupported-"):
                     raise refusal.at(file=matched[0]) from None
                 skipped.append((matched[0], refusal))
-    refusal = Refusal("no-checkpoint", "run.latest", "the run holds no complete checkpoint", path)
+    if all(why.code in ("not-committed", "deleted") for _, why in skipped):
+        refusal = Refusal("no-checkpoint", "run.latest", "the run holds no complete checkpoint", path)
+    else:
+        refusal = Refusal("none-resumable", "run.none", "the run holds checkpoints, and none can be resumed from", path)
     refusal.skipped = skipped
     raise refusal
 
