@@ -177,6 +177,10 @@ pub struct Made {
     /// Whether lengths, checksums and digests above the change were made to fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fixed_up: Option<bool>,
+    /// SHA-256 over path, newline, length in decimal, newline and bytes of each given file, ascending by path: of a
+    /// case too large for git, which holds none of its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// The case with the same change and the other answer to `fixed_up`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twin: Option<String>,

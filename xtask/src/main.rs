@@ -16,6 +16,7 @@ mod rust;
 mod schema;
 mod spec;
 mod stages;
+mod suite;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -58,7 +59,8 @@ fn main() -> ExitCode {
 /// Everything that is generated: what needs no crate first, so that it is there for the crates.
 fn generate(root: &Path, check: bool) -> Result<()> {
     generate::run(root, check)?;
-    example::run(root, check)
+    example::run(root, check)?;
+    suite::run(root, check)
 }
 
 /// The repository's root: the folder above this crate's.

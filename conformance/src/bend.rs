@@ -1,0 +1,344 @@
+//! One change to a checkpoint in the making, and what follows from it. Knows no rules.
+//!
+//! A bend acts at one step of [`crate::build`]: on the recipe, on a part, on a page, on the manifest, on
+//! the text of one of these, or on the finished files. Every later step is done as if the change were meant, so that lengths,
+//! checksums and digests fit and nothing else is wrong. [`Bend::twin`] is the same change with
+//! everything else left as it was.
+
+use serde_json::Value;
+
+use crate::build::{self, Draft, Root, Sealed};
+use crate::case::Place;
+use crate::files::Files;
+use crate::recipe::Recipe;
+
+type Act<T> = Box<dyn Fn(&mut T)>;
+
+/// A change by name.
+pub struct Bend {
+    name: String,
+    pointer: Option<String>,
+    version: Option<String>,
+    recipe: Vec<Act<Recipe>>,
+    tables: Vec<Act<Vec<u32>>>,
+    parts: Vec<(usize, Edit)>,
+    pages: Vec<(String, usize, Edit)>,
+    manifest: Vec<Edit>,
+    texts: Vec<(String, Act<Vec<u8>>)>,
+    files: Vec<Act<Files>>,
+}
+
+/// A change of a JSON value.
+pub struct Edit {
+    pointer: Option<String>,
+    act: Act<Value>,
+}
+
+/// A bent checkpoint.
+#[derive(Debug)]
+pub struct Bent {
+    /// Its files.
+    pub files: Files,
+    /// Where it differs first from what it would have been.
+    pub place: Option<Place>,
+}
+
+impl Bend {
+    /// A change that does nothing yet, to be named in `expect.json`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            pointer: None,
+            version: None,
+            recipe: Vec::new(),
+            tables: Vec::new(),
+            parts: Vec::new(),
+            pages: Vec::new(),
+            manifest: Vec::new(),
+            texts: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// What the change is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Changes `version` in parts, pages and manifest alike.
+    #[must_use]
+    pub fn version(mut self, version: &str) -> Self {
+        self.version = Some(version.to_owned());
+        self
+    }
+
+    /// Changes the recipe: goes through to parts, pages, shards and all.
+    #[must_use]
+    pub fn recipe(mut self, act: impl Fn(&mut Recipe) + 'static) -> Self {
+        self.recipe.push(Box::new(act));
+        self
+    }
+
+    /// Changes the block CRCs of all tables before they get a CRC of their own.
+    #[must_use]
+    pub fn tables(mut self, act: impl Fn(&mut Vec<u32>) + 'static) -> Self {
+        self.tables.push(Box::new(act));
+        self
+    }
+
+    /// Changes the part of a writer; pages and manifest are those of the part as it was.
+    #[must_use]
+    pub fn part(mut self, writer: usize, edit: Edit) -> Self {
+        self.pointer = self.pointer.or_else(|| edit.pointer.clone());
+        self.parts.push((writer, edit));
+        self
+    }
+
+    /// Changes a page of `kind` `tensors` or `records`.
+    #[must_use]
+    pub fn page(mut self, kind: &str, number: usize, edit: Edit) -> Self {
+        self.pointer = self.pointer.or_else(|| edit.pointer.clone());
+        self.pages.push((kind.to_owned(), number, edit));
+        self
+    }
+
+    /// Changes the manifest.
+    #[must_use]
+    pub fn manifest(mut self, edit: Edit) -> Self {
+        self.pointer = self.pointer.or_else(|| edit.pointer.clone());
+        self.manifest.push(edit);
+        self
+    }
+
+    /// Changes the bytes of what is called `part 0`, `tensors 0`, `records 0`, `manifest` or `commit`.
+    #[must_use]
+    pub fn bytes(mut self, what: &str, act: impl Fn(&mut Vec<u8>) + 'static) -> Self {
+        self.texts.push((what.to_owned(), Box::new(act)));
+        self
+    }
+
+    /// Replaces the first `old` in the text of the same, which must be there.
+    #[must_use]
+    pub fn text(self, what: &str, old: &str, new: &str) -> Self {
+        let (old, new) = (old.to_owned(), new.to_owned());
+        self.bytes(what, move |bytes| {
+            let text = String::from_utf8(std::mem::take(bytes)).expect("metadata is text");
+            assert!(text.contains(&old), "no {old} in {text}");
+            *bytes = text.replacen(&old, &new, 1).into_bytes();
+        })
+    }
+
+    /// Changes the finished files.
+    #[must_use]
+    pub fn files(mut self, act: impl Fn(&mut Files) + 'static) -> Self {
+        self.files.push(Box::new(act));
+        self
+    }
+
+    /// Whether there are checksums or digests above what is changed, so that the twin is something else.
+    #[must_use]
+    pub fn has_twin(&self) -> bool {
+        let below = !(self.parts.is_empty() && self.pages.is_empty() && self.manifest.is_empty());
+        let text = self.texts.iter().any(|(what, _)| what != "commit");
+        (below || text || !self.recipe.is_empty())
+            && self.files.is_empty()
+            && self.version.is_none()
+    }
+
+    /// The changed checkpoint, with everything above the change made to fit.
+    #[must_use]
+    pub fn fixed_up(&self, recipe: &Recipe) -> Bent {
+        let mut files = self.sealed(recipe).files;
+        for act in &self.files {
+            act(&mut files);
+        }
+        let place = self.place(&plain(recipe).files, &files);
+        Bent { files, place }
+    }
+
+    /// The same change with nothing made to fit: the files that it touches lie among those of the
+    /// recipe as it was, under the names that they had there.
+    #[must_use]
+    pub fn twin(&self, recipe: &Recipe) -> Bent {
+        let base = plain(recipe);
+        let bent = self.sealed(recipe);
+        let mut files = base.files.clone();
+        let whole =
+            !self.manifest.is_empty() || self.texts.iter().any(|(what, _)| what == "manifest");
+        if whole {
+            copy("manifest.json", "manifest.json", &bent, &mut files);
+        } else {
+            for (old, new) in base.parts.iter().zip(&bent.parts) {
+                copy(new, old, &bent, &mut files);
+            }
+            for name in bent.files.keys().filter(|name| is_page(name)) {
+                copy(name, name, &bent, &mut files);
+            }
+        }
+        let place = self.place(&base.files, &files);
+        Bent { files, place }
+    }
+
+    fn sealed(&self, recipe: &Recipe) -> Sealed {
+        let mut recipe = recipe.clone();
+        for act in &self.recipe {
+            act(&mut recipe);
+        }
+        let mut draft = build::parts(&recipe, &|_, crcs| {
+            for act in &self.tables {
+                act(crcs);
+            }
+        });
+        let mut root = build::root(&recipe, &draft.parts);
+        self.edit(&mut draft, &mut root);
+        build::seal(&draft, &root, &|what, mut bytes| {
+            for (_, act) in self.texts.iter().filter(|(which, _)| which == what) {
+                act(&mut bytes);
+            }
+            bytes
+        })
+    }
+
+    fn edit(&self, draft: &mut Draft, root: &mut Root) {
+        if let Some(version) = &self.version {
+            let pages = root.tensors.iter_mut().chain(&mut root.records);
+            for value in draft.parts.iter_mut().chain(pages).chain([&mut root.manifest]) {
+                value["version"] = version.as_str().into();
+            }
+        }
+        for (writer, edit) in &self.parts {
+            (edit.act)(&mut draft.parts[*writer]);
+        }
+        for (kind, number, edit) in &self.pages {
+            let pages = if kind == "tensors" { &mut root.tensors } else { &mut root.records };
+            (edit.act)(&mut pages[*number]);
+        }
+        for edit in &self.manifest {
+            (edit.act)(&mut root.manifest);
+        }
+    }
+
+    /// The first difference: of files that both have, one that is named by what is in it apart; else the file
+    /// that only one has.
+    fn place(&self, base: &Files, files: &Files) -> Option<Place> {
+        let rank = |name: &&String| match name.as_str() {
+            "waystation.commit" => 3,
+            "manifest.json" => 2,
+            name if is_page(name) => 1,
+            _ => 0,
+        };
+        let mut names: Vec<&String> = base.keys().chain(files.keys()).collect();
+        names.sort_by_key(|name| (rank(name), (*name).clone()));
+        let touched = |name: &&&String| match self.pointer {
+            Some(_) if !self.manifest.is_empty() => name.as_str() == "manifest.json",
+            Some(_) if !self.pages.is_empty() => is_page(name),
+            _ => true,
+        };
+        let differs = |name: &&&String| base.get(**name) != files.get(**name);
+        let name = names.iter().filter(touched).find(differs)?;
+        let offset = match (base.get(*name), files.get(*name)) {
+            (Some(old), Some(new)) => {
+                let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+                Some(same as u64)
+            }
+            _ => None,
+        };
+        Some(Place { file: (*name).clone(), offset, pointer: self.pointer.clone() })
+    }
+}
+
+impl std::fmt::Debug for Bend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bend").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Edit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Edit").field("pointer", &self.pointer).finish_non_exhaustive()
+    }
+}
+
+/// Puts `value` where `pointer` leads: a member, made when it is not there, an element, or with `-` a new last one.
+#[must_use]
+pub fn set(pointer: &str, value: Value) -> Edit {
+    let (parent, last) = split(pointer);
+    act(pointer, move |whole| match target(whole, &parent) {
+        Value::Array(values) if last == "-" => values.push(value.clone()),
+        Value::Array(values) => values[index(&last)] = value.clone(),
+        Value::Object(members) => _ = members.insert(last.clone(), value.clone()),
+        other => panic!("{parent} is {other}, which has no members"),
+    })
+}
+
+/// Puts `value` before the element to which `pointer` leads.
+#[must_use]
+pub fn insert(pointer: &str, value: Value) -> Edit {
+    let (parent, last) = split(pointer);
+    act(pointer, move |whole| match target(whole, &parent) {
+        Value::Array(values) => values.insert(index(&last), value.clone()),
+        other => panic!("{parent} is {other}, no list"),
+    })
+}
+
+/// Takes the member or element away.
+#[must_use]
+pub fn remove(pointer: &str) -> Edit {
+    let (parent, last) = split(pointer);
+    act(pointer, move |whole| match target(whole, &parent) {
+        Value::Array(values) => _ = values.remove(index(&last)),
+        Value::Object(members) => {
+            members.remove(&last).unwrap_or_else(|| panic!("no {last} in {parent}"));
+        }
+        other => panic!("{parent} is {other}, which has no members"),
+    })
+}
+
+/// Does anything to the value to which `pointer` leads.
+#[must_use]
+pub fn change(pointer: &str, change: impl Fn(&mut Value) + 'static) -> Edit {
+    let path = pointer.to_owned();
+    act(pointer, move |whole| change(target(whole, &path)))
+}
+
+fn act(pointer: &str, act: impl Fn(&mut Value) + 'static) -> Edit {
+    Edit { pointer: Some(pointer.to_owned()), act: Box::new(act) }
+}
+
+fn target<'a>(whole: &'a mut Value, pointer: &str) -> &'a mut Value {
+    let shown = whole.to_string();
+    whole.pointer_mut(pointer).unwrap_or_else(|| panic!("no {pointer} in {shown}"))
+}
+
+fn split(pointer: &str) -> (String, String) {
+    let (parent, last) = pointer.rsplit_once('/').expect("a pointer below the root");
+    (parent.to_owned(), last.replace("~1", "/").replace("~0", "~"))
+}
+
+fn index(text: &str) -> usize {
+    text.parse().expect("an index of a list")
+}
+
+fn plain(recipe: &Recipe) -> Sealed {
+    let draft = build::parts(recipe, &|_, _| ());
+    let root = build::root(recipe, &draft.parts);
+    build::seal(&draft, &root, &|_, bytes| bytes)
+}
+
+/// The files of a recipe, unbent.
+#[must_use]
+pub fn straight(recipe: &Recipe) -> Files {
+    plain(recipe).files
+}
+
+fn is_page(name: &str) -> bool {
+    name.ends_with(".json") && (name.starts_with("tensors-") || name.starts_with("records-"))
+}
+
+fn copy(from: &str, to: &str, bent: &Sealed, files: &mut Files) {
+    if let Some(bytes) = bent.files.get(from) {
+        files.insert(to.to_owned(), bytes.clone());
+    }
+}

@@ -1,0 +1,91 @@
+//! Every case, by chapter of the specification. A case is one call: what is bent, what it breaks,
+//! what it leads to.
+
+mod accepted;
+pub mod bases;
+mod draft;
+mod forms;
+mod json;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use draft::Cases;
+
+use crate::bend;
+use crate::case::Case;
+use crate::files::{Files, Overlay};
+
+/// Metadata and data of a case above which git holds only a digest of it.
+const STORED_BYTES: usize = 64 << 10;
+
+/// All cases, ascending by id.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    let mut cases = Cases::default();
+    accepted::add(&mut cases);
+    json::add(&mut cases);
+    forms::add(&mut cases);
+    cases.finish()
+}
+
+/// What git holds of the suite, by path beneath `conformance`: the bases, and of each case what it
+/// expects and the files that differ from its base.
+#[must_use]
+pub fn stored(cases: &[Case]) -> Files {
+    let mut files = Files::new();
+    let mut bases: BTreeMap<&str, Files> = BTreeMap::new();
+    for case in cases {
+        let id = &case.expect.id;
+        let mut expect = case.expect.clone();
+        let base = case.expect.made.base.as_deref();
+        let under = base.map_or_else(Files::new, |name| {
+            let made = bases.entry(name).or_insert_with(|| base_files(name));
+            made.clone()
+        });
+        let overlay = Overlay::between(&under, &case.given);
+        if overlay.written.values().map(Vec::len).sum::<usize>() > STORED_BYTES {
+            expect.made.digest = Some(digest(&case.given));
+        } else {
+            expect.made.removed = overlay.removed;
+            for (path, bytes) in overlay.written {
+                files.insert(format!("cases/{id}/given/{path}"), bytes);
+            }
+        }
+        files.insert(format!("cases/{id}/expect.json"), pretty(&expect));
+    }
+    for (name, base) in bases {
+        for (path, bytes) in base {
+            files.insert(format!("bases/{name}/{path}"), bytes);
+        }
+    }
+    files
+}
+
+/// The files of a base by its name.
+///
+/// # Panics
+///
+/// If no base has the name.
+#[must_use]
+pub fn base_files(name: &str) -> Files {
+    bend::straight(&bases::named(name).unwrap_or_else(|| panic!("no base {name}")))
+}
+
+/// SHA-256 over path, length and bytes of each file.
+fn digest(files: &Files) -> String {
+    let mut all = Vec::new();
+    for (path, bytes) in files {
+        all.extend_from_slice(format!("{path}\n{}\n", bytes.len()).as_bytes());
+        all.extend_from_slice(bytes);
+    }
+    crate::build::sha256(&all)
+}
+
+fn pretty<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    let value: Value = serde_json::to_value(value).expect("a case is JSON");
+    let mut text = serde_json::to_string_pretty(&value).expect("a value is JSON");
+    text.push('\n');
+    text.into_bytes()
+}
