@@ -1,13 +1,12 @@
 """The command line: read, verify, slice, latest, state. One JSON object on standard output; its strings are escaped to ASCII."""
 
 import argparse
-import hashlib
 import json
 import re
 import sys
 
-from . import canonical, forms
-from .checkpoint import attachment_name, open_checkpoint
+from . import canonical, content
+from .checkpoint import open_checkpoint
 from .files import Directory
 from .refusal import Refusal, io_refusal
 from .registry import GRADES, exit_status
@@ -20,44 +19,7 @@ _SOURCE = re.compile("(.+)=([0-9]{1,16}):([0-9a-f]{64})")
 
 def _read(arguments):
     with Directory(arguments.directory) as directory:
-        checkpoint = open_checkpoint(directory)
-        manifest = checkpoint.manifest
-        tensors = []
-        for key in sorted(checkpoint.tensors):
-            tensor = checkpoint.tensors[key]
-            try:
-                answer = _packed(checkpoint.read(tensor))
-            except Refusal as refusal:
-                if refusal.code != "block-boundary":
-                    raise
-                answer = {"bytes": None, "sha256": None, "refused": refusal.code}
-            tensors.append(_identity(tensor.identity) | {"dtype": tensor.raw["dtype"], "shape": tensor.shape} | answer)
-        attachments = []
-        for writer, part in enumerate(manifest["parts"]):
-            for position, stated in enumerate(part["attachments"]):
-                name = attachment_name(writer, part["inc"], position)
-                if directory.sha256(name) != stated["sha256"]:
-                    raise Refusal("digest-mismatch", "attachment.digest", "not the SHA-256 stated", name)
-                attachments.append({member: stated[member] for member in ("path", "bytes", "sha256")})
-        for key in sorted(checkpoint.aliases):
-            checkpoint.find(key)
-        aliases = [_identity(alias.identity) | {"of": alias.raw["of"]} for _, alias in sorted(checkpoint.aliases.items())]
-        return 0, {
-            "run": manifest["run"],
-            "step": manifest["step"],
-            "tensors": tensors,
-            "aliases": aliases,
-            "attachments": sorted(attachments, key=lambda attachment: attachment["path"]),
-            "records": [record for _, record in sorted(checkpoint.records.items())],
-        }
-
-
-def _identity(identity):
-    return dict(zip(("component", "role", "name", "slot", "owner", "scope"), identity))
-
-
-def _packed(data):
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        return 0, content.everything(open_checkpoint(directory))
 
 
 def _verify(arguments):
@@ -68,19 +30,13 @@ def _verify(arguments):
 
 def _slice(arguments):
     identity = _argument(arguments.identity, "the identity")
-    try:
-        forms.identity(identity)
-    except (Refusal, UnicodeEncodeError):
-        raise Refusal("bad-argument", "open.find", "expected an identity: [component, role, name, slot, owner, scope]") from None
-    start, extent = _numbers(arguments.start), _numbers(arguments.extent)
+    start, extent = _argument(arguments.start, "a list of numbers"), _argument(arguments.extent, "a list of numbers")
     with Directory(arguments.directory) as directory:
-        checkpoint = open_checkpoint(directory)
-        tensor = checkpoint.find(canonical.text(identity))
-        data = checkpoint.read(tensor, start, extent)
+        dtype, data = content.region(open_checkpoint(directory), identity, start, extent)
     if arguments.raw:
         sys.stdout.buffer.write(data)
         return 0, None
-    return 0, {"dtype": tensor.raw["dtype"], "extent": extent} | _packed(data)
+    return 0, {"dtype": dtype, "extent": extent} | content.packed(data)
 
 
 def _argument(text, what):
@@ -88,13 +44,6 @@ def _argument(text, what):
         return json.loads(text)
     except (ValueError, RecursionError):
         raise Refusal("bad-argument", "read.region", f"{what} is not JSON") from None
-
-
-def _numbers(text):
-    value = _argument(text, "a list of numbers")
-    if not isinstance(value, list) or not all(type(number) is int for number in value):
-        raise Refusal("bad-argument", "read.region", "expected a list of integers")
-    return value
 
 
 def _state(arguments):

@@ -131,7 +131,7 @@ _TENSOR = {
     "slot?": not_said("", forms.name),
     "valid?": _NUMBERS,
 }
-_TENSOR_IN_PART = _TENSOR | {"chunks": elements(array("a chunk", *_IN_PART, optional=integer()))}
+IN_PART = _TENSOR | {"chunks": elements(array("a chunk", *_IN_PART, optional=integer()))}
 _ALIAS = {"component?": _COMPONENT, "name": forms.name, "native?": _native, "of": _of, "role": forms.role}
 _RECORD = {
     "coordinate?": not_said([], forms.coordinate, "record.coordinate"),
@@ -158,7 +158,7 @@ def check_list(kind, raws, session, rule, first=None, writer=None):
         else:
             # The first member tells which it is: `chunks`, or one before it, is none of an alias's.
             is_alias = isinstance(raw, dict) and min(raw, default=None) in ("component", "name", "native", "of", "role")
-            entry = alias(raw, session) if is_alias else tensor(raw, session, _TENSOR if writer is None else _TENSOR_IN_PART)
+            entry = alias(raw, session) if is_alias else tensor(raw, session, _TENSOR if writer is None else IN_PART)
             key = entry.key
         if before is None and first not in (None, key):
             raise bad("the first key is not the one that the manifest states", rule, "bad-order")

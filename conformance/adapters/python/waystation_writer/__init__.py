@@ -1,0 +1,1 @@
+"""A small writer and committer of Waystation checkpoints, written from the specification alone."""
