@@ -23,6 +23,7 @@ pub struct Bend {
     tables: Vec<Act<Vec<u32>>>,
     parts: Vec<(usize, Edit)>,
     pages: Vec<(String, usize, Edit)>,
+    roots: Vec<Act<Root>>,
     manifest: Vec<Edit>,
     texts: Vec<(String, Act<Vec<u8>>)>,
     files: Vec<Act<Files>>,
@@ -55,6 +56,7 @@ impl Bend {
             tables: Vec::new(),
             parts: Vec::new(),
             pages: Vec::new(),
+            roots: Vec::new(),
             manifest: Vec::new(),
             texts: Vec::new(),
             files: Vec::new(),
@@ -101,6 +103,13 @@ impl Bend {
     pub fn page(mut self, kind: &str, number: usize, edit: Edit) -> Self {
         self.pointer = self.pointer.or_else(|| edit.pointer.clone());
         self.pages.push((kind.to_owned(), number, edit));
+        self
+    }
+
+    /// Changes pages and manifest together.
+    #[must_use]
+    pub fn root(mut self, act: impl Fn(&mut Root) + 'static) -> Self {
+        self.roots.push(Box::new(act));
         self
     }
 
@@ -181,11 +190,18 @@ impl Bend {
         Bent { files, place }
     }
 
-    fn sealed(&self, recipe: &Recipe) -> Sealed {
+    /// The recipe with what the change does to it: what a reader finds, when it finds anything.
+    #[must_use]
+    pub fn bent(&self, recipe: &Recipe) -> Recipe {
         let mut recipe = recipe.clone();
         for act in &self.recipe {
             act(&mut recipe);
         }
+        recipe
+    }
+
+    fn sealed(&self, recipe: &Recipe) -> Sealed {
+        let recipe = self.bent(recipe);
         let mut draft = build::parts(&recipe, &|_, crcs| {
             for act in &self.tables {
                 act(crcs);
@@ -214,6 +230,9 @@ impl Bend {
         for (kind, number, edit) in &self.pages {
             let pages = if kind == "tensors" { &mut root.tensors } else { &mut root.records };
             (edit.act)(&mut pages[*number]);
+        }
+        for act in &self.roots {
+            act(root);
         }
         for edit in &self.manifest {
             (edit.act)(&mut root.manifest);

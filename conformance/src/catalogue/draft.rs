@@ -8,7 +8,7 @@ use waystation_format::{Code, rule};
 use super::bases;
 use crate::bend::{self, Bend};
 use crate::build;
-use crate::case::{Case, Effect, Expect, Level, Made, Op, Outcome, Profile, Step};
+use crate::case::{Case, Effect, Expect, Level, Made, Op, Outcome, Place, Profile, Step};
 use crate::files::Files;
 use crate::recipe::Recipe;
 
@@ -122,6 +122,12 @@ impl Draft<'_> {
         self
     }
 
+    /// Where the fault is, when a step of `setup` makes it.
+    pub fn file(mut self, path: &str) -> Self {
+        self.expect.place = Some(Place { file: path.to_owned(), ..Place::default() });
+        self
+    }
+
     /// What git cannot hold.
     pub fn setup(mut self, step: Step) -> Self {
         self.expect.setup.push(step);
@@ -170,7 +176,7 @@ impl Draft<'_> {
         self.codes(codes);
         let recipe = named(base);
         let bent = bend.fixed_up(&recipe);
-        self.expect.place = bent.place;
+        self.expect.place = bent.place.or(self.expect.place);
         let twin = bend.has_twin().then(|| self.twin(&recipe, base, bend)).flatten();
         self.made(base, bend, bend.has_twin().then_some(true));
         self.expect.made.twin = twin.as_ref().map(|twin| twin.expect.id.clone());

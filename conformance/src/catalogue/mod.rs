@@ -3,8 +3,11 @@
 
 mod accepted;
 pub mod bases;
+mod commit;
+mod directory;
 mod draft;
 mod forms;
+mod group;
 mod json;
 
 use std::collections::BTreeMap;
@@ -27,6 +30,8 @@ pub fn cases() -> Vec<Case> {
     accepted::add(&mut cases);
     json::add(&mut cases);
     forms::add(&mut cases);
+    directory::add(&mut cases);
+    commit::add(&mut cases);
     cases.finish()
 }
 
