@@ -138,9 +138,11 @@ def _state(request):
     with Directory(_path(request)) as directory:
         loader = Loader(open_checkpoint(directory), topology, place or [], demand, sources, fingerprints, left_out, share)
         answer = loader.load()
+    # Where no topology is asked about nothing is restored, only graded.
+    stream, cursor = (("state", "next_raw"), ("position", "next", "share")) if topology is not None else ((), ())
     return {
-        "rng": _ascending(answer["rng"], ("grade", "algorithm", "state", "next_raw")),
-        "cursors": _ascending(answer["cursors"], ("grade", "position", "next", "share")),
+        "rng": _ascending(answer["rng"], ("grade", "algorithm", *stream)),
+        "cursors": _ascending(answer["cursors"], ("grade", *cursor)),
         "uncaptured": _ascending(answer["uncaptured"], ("kind",)),
     }
 

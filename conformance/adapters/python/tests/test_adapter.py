@@ -81,17 +81,20 @@ class Example(unittest.TestCase):
         self.assertEqual(one("state", **place)["error"]["code"], "not-exact")
         offered = {"sources": [["train", source["records"], source["sha256"]]]}
         said = one("state", **place, **offered)["ok"]
-        mine = {member: value for member, value in graded["rng"][1].items() if member != "coordinate"}
-        self.assertEqual(said["rng"], [mine | {"grade": "exact"}])
+        self.assertEqual(said["rng"], [{
+            "name": "dropout", "grade": "exact", "algorithm": graded["rng"][1]["algorithm"], "state": "2b00000000000000a00f000000000000",
+            "next_raw": ["6ec7056b", "62129d9b", "ebdefcb0", "0fabee5b", "c39c0677"]}])
         self.assertEqual([(cursor["name"], cursor["grade"], cursor["position"]) for cursor in said["cursors"]], [("train", "exact", 32000)])
         self.assertNotIn("share", said["cursors"][0])
         moved = {"topology": [["dp", 3]], "coordinate": [["dp", 2]], "demand": "fork", "share": True}
         forked = one("state", **(place | moved), **offered)["ok"]
         self.assertEqual(forked["rng"][0]["grade"], "fork")
         self.assertEqual(len(forked["rng"][0]["next_raw"]), 4)
-        for members in ({"coordinate": []}, {"coordinate": [["dp", 2]]}, {"demand": "some"}, {"sources": [["train", -1, ""]]},
-                        {"topology": [["dp", 2], ["dp", 2]]}, {"topology": 3}, {"share": 1}, {"leave_out": "x"}):
-            self.assertEqual(one("state", **(place | members))["error"]["code"], "bad-argument", members)
+        requests = [{"id": 1, "op": "state"} | place | members for members in (
+            {"coordinate": []}, {"coordinate": [["dp", 2]]}, {"demand": "some"}, {"sources": [["train", -1, ""]]},
+            {"topology": [["dp", 2], ["dp", 2]]}, {"topology": 3}, {"share": 1}, {"leave_out": "x"})]
+        for request, said in zip(requests, ask(*requests), strict=True):
+            self.assertEqual(said["error"]["code"], "bad-argument", request)
 
 
 class Malformed(unittest.TestCase):
@@ -102,9 +105,11 @@ class Malformed(unittest.TestCase):
             self.assertEqual((said["id"], said["error"]["code"]), (None, "bad-argument"))
 
     def test_requests(self):
-        for members in ({}, {"path": 3}, {"path": "relative"}, {"path": "/\0"}, {"path": None}):
-            for op in ("read", "slice", "validate", "latest", "state"):
-                self.assertEqual(one(op, **members)["error"]["code"], "bad-argument", (op, members))
+        requests = [{"id": 1, "op": op} | members
+                    for members in ({}, {"path": 3}, {"path": "relative"}, {"path": "/\0"}, {"path": None})
+                    for op in ("read", "slice", "validate", "latest", "state")]
+        for request, said in zip(requests, ask(*requests), strict=True):
+            self.assertEqual(said["error"]["code"], "bad-argument", request)
         self.assertIn("skip", one("paint", path="/"))
         self.assertEqual(one("read", path="/dev/null")["error"]["code"], "not-found")
         self.assertEqual(one("read", path="/nowhere/at/all")["error"]["code"], "not-found")

@@ -11,7 +11,7 @@ from tests.test_cursors import laned, mixed, permuted, rooted, windowed
 from tests.test_rules import GONE, put
 from tests.test_run import called
 from waystation_reader import records as forms_of
-from waystation_reader import rng
+from waystation_reader import cursors, rng
 from waystation_reader.checkpoint import open_checkpoint
 from waystation_reader.orders import Budget
 from waystation_reader.refusal import Refusal
@@ -445,6 +445,13 @@ class Loader(unittest.TestCase):
         self.assertEqual(found["train"], train)
         self.assertEqual(found["mixed"]["next"], [[1, 1], [0, 0], [1, 2], [0, 1]])
         self.assertEqual(found["opaque"]["position"], None)
+
+    def test_a_canary_that_costs_too_much(self):
+        with mock.patch.object(cursors.begin, "__defaults__", (2,)):
+            self.assertEqual(self.refused(), ("not-exact", "restore.demand"))
+            status, answer = self.state("--demand", "none")
+        self.assertEqual((status, self.grades(answer)["cursor", "train"]), (0, "none"))
+        self.assertEqual(next(said for said in answer["cursors"] if said["name"] == "train")["position"], None)
 
     def test_another_topology(self):
         self.assertEqual(self.refused("--share", "--demand", "none", dp=3, place=2), ("not-exact", "cursor.share"))

@@ -148,7 +148,12 @@ class Loader:
             return "none", "no fingerprint is offered", entry
         if not opaque and not nodes.is_computed(value):
             return "none", "a cursor that is not computed", entry
-        items = check_record(self.checkpoint, record)
+        try:
+            items = check_record(self.checkpoint, record)
+        except Refusal as refusal:
+            if refusal.rule != "cursor.canary-steps":
+                raise
+            return "none", "its canary costs more than this reader allows", entry
         entry["position"] = value.get("consumed")
         if items is not None:
             entry["next"] = [cursors.written(item) for item in items[:4]]
