@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 #[allow(
     clippy::expect_used,
     clippy::indexing_slicing,
