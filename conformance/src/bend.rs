@@ -113,6 +113,43 @@ impl Bend {
         self
     }
 
+    /// Changes part and page of a checkpoint of one writer alike: an edit of what stands in both.
+    #[must_use]
+    pub fn both(self, edit: impl Fn() -> Edit) -> Self {
+        self.part(0, edit()).page("tensors", 0, edit())
+    }
+
+    /// Changes the chunks of an entry in part and page alike, of a checkpoint of one writer. They are
+    /// given as in a part: shard, offset, at, extent, CRC, perhaps a table index.
+    #[must_use]
+    pub fn chunks(self, entry: usize, act: impl Fn(&mut Vec<Value>) + 'static) -> Self {
+        let act = std::rc::Rc::new(act);
+        let (of_part, of_page) = (act.clone(), act);
+        let pointer = format!("/entries/{entry}/chunks");
+        let in_part = change(&pointer, move |chunks| of_part(list(chunks)));
+        let in_page = change(&pointer, move |chunks| {
+            for chunk in list(chunks).iter_mut() {
+                list(chunk).remove(0);
+            }
+            of_page(list(chunks));
+            for chunk in list(chunks).iter_mut() {
+                list(chunk).insert(0, 0.into());
+            }
+        });
+        self.part(0, in_part).page("tensors", 0, in_page)
+    }
+
+    /// Changes one chunk likewise.
+    #[must_use]
+    pub fn chunk(
+        self,
+        entry: usize,
+        number: usize,
+        act: impl Fn(&mut Vec<Value>) + 'static,
+    ) -> Self {
+        self.chunks(entry, move |chunks| act(list(&mut chunks[number])))
+    }
+
     /// Changes the manifest.
     #[must_use]
     pub fn manifest(mut self, edit: Edit) -> Self {
@@ -338,6 +375,10 @@ fn split(pointer: &str) -> (String, String) {
 
 fn index(text: &str) -> usize {
     text.parse().expect("an index of a list")
+}
+
+fn list(value: &mut Value) -> &mut Vec<Value> {
+    value.as_array_mut().expect("a list of the suite's own making")
 }
 
 fn plain(recipe: &Recipe) -> Sealed {

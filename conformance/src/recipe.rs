@@ -64,6 +64,10 @@ pub struct Writer {
     /// As in a part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<Value>,
+    /// Positions in `boxes` before which a new shard of the box's class begins; a request says
+    /// nothing of them, since a writer chooses.
+    #[serde(skip)]
+    pub cuts: Vec<usize>,
     /// Members of the part that are to be other than they would be; never part of a request.
     #[serde(skip)]
     pub members: Map<String, Value>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::parts::{flat_bytes, numbers};
-use super::{cut, element_bits, identity, key, record_key, sha256};
+use super::parts::numbers;
+use super::{cut, element_bits, flat, identity, key, record_key, sha256};
 use crate::recipe::{Recipe, Whole, hex, unhex};
 
 /// The answer of `read`.
@@ -49,14 +49,24 @@ pub fn projection(recipe: &Recipe) -> Value {
     })
 }
 
-/// The answer of `slice` for a tensor by its position; no flat companion.
+/// The answer of `slice` for a tensor by its position.
+///
+/// # Panics
+///
+/// If it is a flat companion and the region not a run of whole blocks: that has another answer.
 #[must_use]
 pub fn slice(recipe: &Recipe, tensor: usize, start: &[u64], extent: &[u64]) -> Value {
     let whole = &recipe.tensors[tensor];
-    let shape = numbers(&whole.entry["shape"]);
-    let bits = element_bits(&whole.entry["dtype"]);
-    let count = shape.iter().product::<u64>() as usize;
-    let bytes = cut(&whole.data.bytes(count * bits), bits, &shape, start, extent);
+    let bytes = if extent.contains(&0) {
+        Vec::new()
+    } else if let Some(block) = flat::block(recipe, tensor) {
+        flat::region(recipe, tensor, block, start, extent).expect("a run of whole blocks")
+    } else {
+        let shape = numbers(&whole.entry["shape"]);
+        let bits = element_bits(&whole.entry["dtype"]);
+        let count = shape.iter().product::<u64>() as usize;
+        cut(&whole.data.bytes(count * bits), bits, &shape, start, extent)
+    };
     let mut said = json!({"dtype": whole.entry["dtype"], "extent": extent});
     add(&mut said, &bytes);
     said
@@ -84,46 +94,10 @@ fn named(entry: &Value) -> Value {
 
 /// A tensor packed as one chunk; none of a flat companion whose boxes are not runs of whole blocks.
 fn whole_bytes(recipe: &Recipe, number: usize, whole: &Whole) -> Option<Vec<u8>> {
+    if let Some(block) = flat::block(recipe, number) {
+        return flat::whole(recipe, number, block);
+    }
     let shape = numbers(&whole.entry["shape"]);
     let bits = element_bits(&whole.entry["dtype"]);
-    let count = shape.iter().product::<u64>();
-    let Some(block) = whole.entry.get("block").and_then(Value::as_u64) else {
-        return Some(whole.data.bytes(count as usize * bits));
-    };
-    let boxes = recipe.writers.iter().flat_map(|writer| &writer.boxes);
-    let mut runs = Vec::new();
-    for (_, at, extent) in boxes.filter(|(tensor, _, _)| *tensor == number) {
-        let (begin, length) = run(&shape, at, extent)?;
-        let ends = begin + length == count || (begin + length).is_multiple_of(block);
-        if !begin.is_multiple_of(block) || !ends {
-            return None;
-        }
-        runs.push((begin, (length.div_ceil(block) as usize * bits).div_ceil(8)));
-    }
-    // The boxes' bytes stand as listed; the whole has them by place.
-    let bytes = flat_bytes(recipe, number, bits);
-    let mut listed = Vec::new();
-    let mut rest = bytes.as_slice();
-    for (begin, length) in runs {
-        let (mine, others) = rest.split_at(length);
-        listed.push((begin, mine));
-        rest = others;
-    }
-    listed.sort_unstable();
-    Some(listed.into_iter().flat_map(|(_, bytes)| bytes.to_vec()).collect())
-}
-
-/// First element and number of elements of a box that is one run of the flattened shape.
-fn run(shape: &[u64], at: &[u64], extent: &[u64]) -> Option<(u64, u64)> {
-    // After the first axis that has more than one index, all must be whole.
-    let mut narrow = false;
-    let mut begin = 0;
-    for axis in 0..shape.len() {
-        if narrow && extent[axis] != shape[axis] {
-            return None;
-        }
-        narrow |= extent[axis] > 1;
-        begin = begin * shape[axis] + at[axis];
-    }
-    Some((begin, extent.iter().product()))
+    Some(whole.data.bytes(shape.iter().product::<u64>() as usize * bits))
 }

@@ -5,6 +5,7 @@
 
 mod bits;
 mod content;
+mod flat;
 mod json;
 mod parts;
 mod root;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::shard::{self, Piece};
-use super::{canonical, crc, cut, element_bits, sha256};
+use super::{canonical, crc, cut, element_bits, flat, sha256};
 use crate::files::Files;
 use crate::recipe::{Recipe, unhex};
 
@@ -22,9 +22,9 @@ pub struct Draft {
 #[must_use]
 pub fn parts(recipe: &Recipe, table: &dyn Fn(&str, &mut Vec<u32>)) -> Draft {
     let mut draft = Draft { parts: Vec::new(), data: Files::new() };
-    let mut flat = BTreeMap::new();
+    let mut taken = BTreeMap::new();
     for number in 0..recipe.writers.len() {
-        let part = part(recipe, number, &mut flat, &mut draft.data, table);
+        let part = part(recipe, number, &mut taken, &mut draft.data, table);
         draft.parts.push(part);
     }
     draft
@@ -83,15 +83,15 @@ fn incarnation(number: usize) -> String {
 fn part(
     recipe: &Recipe,
     number: usize,
-    flat: &mut BTreeMap<usize, usize>,
+    taken: &mut BTreeMap<usize, usize>,
     data: &mut Files,
     table: &dyn Fn(&str, &mut Vec<u32>),
 ) -> Value {
     let writer = &recipe.writers[number];
     let inc = incarnation(number);
     let mut entries: BTreeMap<String, Value> = BTreeMap::new();
-    let mut pieces: BTreeMap<&str, Vec<Piece>> = BTreeMap::new();
-    for (tensor, at, extent) in &writer.boxes {
+    let mut pieces: BTreeMap<(&str, usize), Vec<Piece>> = BTreeMap::new();
+    for (position, (tensor, at, extent)) in writer.boxes.iter().enumerate() {
         let entry = Value::Object(recipe.tensors[*tensor].entry.clone());
         let listed = entries.entry(key(&entry)).or_insert_with(|| {
             let mut entry = entry.clone();
@@ -100,17 +100,18 @@ fn part(
         });
         // A box without elements lists the tensor, and has no chunk.
         if !extent.contains(&0) {
-            let bytes = box_bytes(recipe, *tensor, at, extent, flat);
+            let bytes = box_bytes(recipe, *tensor, at, extent, taken);
             let class = match listed["role"].as_str() {
                 Some("param" | "buffer") => "model",
                 _ => "state",
             };
             let (at, extent) = (at.clone(), extent.clone());
-            pieces.entry(class).or_default().push(Piece { entry, at, extent, bytes });
+            let cut = writer.cuts.iter().filter(|cut| **cut <= position).count();
+            pieces.entry((class, cut)).or_default().push(Piece { entry, at, extent, bytes });
         }
     }
     let mut shards = Vec::new();
-    for (class, pieces) in &pieces {
+    for ((class, _), pieces) in &pieces {
         let name = format!("{class}-{number:05}-{inc}-{:05}.safetensors", shards.len());
         let laid = shard::lay_out(pieces, recipe.block_bytes, &|crcs| table(&name, crcs));
         for (piece, (offset, index)) in pieces.iter().zip(laid.places) {
@@ -153,39 +154,23 @@ fn part(
     Value::Object(part)
 }
 
-/// The bytes of a box. Those of a flat companion stand one box after another, as boxes are listed.
+/// The bytes of a box.
 fn box_bytes(
     recipe: &Recipe,
     tensor: usize,
     at: &[u64],
     extent: &[u64],
-    flat: &mut BTreeMap<usize, usize>,
+    taken: &mut BTreeMap<usize, usize>,
 ) -> Vec<u8> {
+    if let Some(block) = flat::block(recipe, tensor) {
+        let first = taken.entry(tensor).or_default();
+        return flat::box_bytes(recipe, tensor, (at, extent), block, first);
+    }
     let whole = &recipe.tensors[tensor];
     let bits = element_bits(&whole.entry["dtype"]);
     let shape = numbers(&whole.entry["shape"]);
-    if let Some(block) = whole.entry.get("block").and_then(Value::as_u64) {
-        let count = extent.iter().product::<u64>().div_ceil(block) as usize;
-        let begin = flat.entry(tensor).or_default();
-        let bytes = flat_bytes(recipe, tensor, bits);
-        let cut = bytes[*begin..*begin + (count * bits).div_ceil(8)].to_vec();
-        *begin += cut.len();
-        return cut;
-    }
     let count = shape.iter().product::<u64>() as usize;
     cut(&whole.data.bytes(count * bits), bits, &shape, at, extent)
-}
-
-/// All bytes of a flat companion: what its boxes hold, one after another.
-pub(super) fn flat_bytes(recipe: &Recipe, tensor: usize, bits: usize) -> Vec<u8> {
-    let whole = &recipe.tensors[tensor];
-    let block = whole.entry.get("block").and_then(Value::as_u64).unwrap_or(1);
-    let boxes = recipe.writers.iter().flat_map(|writer| &writer.boxes);
-    let counts = boxes
-        .filter(|(number, _, _)| *number == tensor)
-        .map(|(_, _, extent)| extent.iter().product::<u64>().div_ceil(block) as usize);
-    let total: usize = counts.map(|count| (count * bits).div_ceil(8)).sum();
-    whole.data.bytes(total * 8)
 }
 
 /// The integers of a list.

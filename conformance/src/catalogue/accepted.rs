@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
-use super::{Cases, bases};
+use super::{Cases, bases, layouts};
 use crate::bend::{Bend, set};
 use crate::build;
 use crate::case::Effect;
 
 pub(super) fn add(cases: &mut Cases) {
-    for (base, rules, what) in BASES {
+    let layouts = layouts::LAYOUTS.iter().map(|&(base, rules, what, _)| (base, rules, what));
+    for (base, rules, what) in BASES.into_iter().chain(layouts) {
         cases
             .case(&format!("core/{base}"), rules, what)
             .effect(Effect::LostCheckpoint)

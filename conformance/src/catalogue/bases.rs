@@ -104,7 +104,7 @@ pub fn named(name: &str) -> Option<Recipe> {
         "small" => small(),
         "two" => two(),
         "blocks" => blocks(),
-        _ => return None,
+        _ => return super::layouts::named(name),
     })
 }
 

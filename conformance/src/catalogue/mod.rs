@@ -9,6 +9,7 @@ mod draft;
 mod forms;
 mod group;
 mod json;
+pub mod layouts;
 
 use std::collections::BTreeMap;
 
