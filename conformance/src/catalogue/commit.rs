@@ -163,7 +163,7 @@ fn manifest(cases: &mut Cases) {
         ("manifest-huge", 1 << 40, "The manifest is a hole of a tebibyte."),
     ] {
         cases
-            .case(&format!("core/{slug}"), &["derive.sizes", "open.memory"], fault)
+            .case(&format!("core/{slug}"), &["derive.sizes", "limit.value", "open.memory"], fault)
             .effect(Effect::Exhaustion)
             .file("manifest.json")
             .setup(Step::Truncate { path: "manifest.json".into(), bytes })

@@ -2,8 +2,10 @@
 //! what it leads to.
 
 mod accepted;
+mod attachments;
 pub mod bases;
 mod commit;
+mod common;
 mod directory;
 mod draft;
 mod forms;
@@ -33,6 +35,8 @@ pub fn cases() -> Vec<Case> {
     forms::add(&mut cases);
     directory::add(&mut cases);
     commit::add(&mut cases);
+    common::add(&mut cases);
+    attachments::add(&mut cases);
     cases.finish()
 }
 
