@@ -22,6 +22,8 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     // By its own name, which leaves the sources out of the path: what is tested was installed.
     let mut pytest = Command::new(python.with_file_name("pytest"));
     pytest.args(["-p", "no:cacheprovider", "--durations", "15"]).current_dir(root.join("python"));
+    // Half of the time goes into processes that tests wait for.
+    pytest.args(["--numprocesses", "auto", "--dist", "loadfile"]);
     pytest.env("PYTHONDONTWRITEBYTECODE", "1");
     pytest.env("WAYSTATION_REAL_MODEL", model).env("WAYSTATION_PROGRAM", program(root)?);
     must(&mut pytest)

@@ -170,7 +170,7 @@ def test_put_finds_a_generator_that_does_not_hold_it():
 @pytest.mark.parametrize("said", [
     {"mine": 5}, {"python": "yes"}, {"mine": (torch.Generator(), "shared")},
     {"mine": (torch.Generator(), PerRank(axes=("pp",)))},
-], ids=str)
+], ids=["a number", "a text for a global one", "no way to reshape", "an axis that is none"])
 def test_what_is_no_stream_is_refused(said):
     with pytest.raises(Error) as caught:
         Streams(said, four())
