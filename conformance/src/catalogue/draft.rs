@@ -184,6 +184,16 @@ impl Draft<'_> {
         self.push(bent.files, Some(base));
     }
 
+    /// Likewise, without a twin: of a family whose twins would all be one.
+    pub fn rejects_alone(mut self, base: &str, bend: &Bend, codes: &[Code]) {
+        self.expect.outcome = Outcome::Reject;
+        self.codes(codes);
+        let bent = bend.fixed_up(&named(base));
+        self.expect.place = bent.place.or(self.expect.place);
+        self.made(base, bend, bend.has_twin().then_some(true));
+        self.push(bent.files, Some(base));
+    }
+
     /// A recipe of its own, bent, that must be refused.
     pub fn rejects_recipe(mut self, recipe: &Recipe, bend: &Bend, codes: &[Code]) {
         self.expect.outcome = Outcome::Reject;

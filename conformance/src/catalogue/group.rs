@@ -14,6 +14,7 @@ pub(super) struct Group<'a> {
     profile: &'static str,
     base: &'static str,
     effect: Effect,
+    twins: bool,
 }
 
 impl<'a> Group<'a> {
@@ -24,15 +25,24 @@ impl<'a> Group<'a> {
         base: &'static str,
         effect: Effect,
     ) -> Self {
-        Self { cases, profile, base, effect }
+        Self { cases, profile, base, effect, twins: true }
+    }
+
+    /// Without twins, which would say the same of each of them.
+    pub(super) fn alone(mut self) -> Self {
+        self.twins = false;
+        self
     }
 
     /// A bent checkpoint that must be refused with the code.
     pub(super) fn bad(&mut self, slug: &str, rules: &[&str], fault: &str, bend: &Bend, code: Code) {
-        self.cases
-            .case(&format!("{}/{slug}", self.profile), rules, fault)
-            .effect(self.effect)
-            .rejects(self.base, bend, &[code]);
+        let case =
+            self.cases.case(&format!("{}/{slug}", self.profile), rules, fault).effect(self.effect);
+        if self.twins {
+            case.rejects(self.base, bend, &[code]);
+        } else {
+            case.rejects_alone(self.base, bend, &[code]);
+        }
     }
 
     /// A bent checkpoint that must be read all the same, with the content of its recipe.

@@ -2,6 +2,7 @@
 //! what it leads to.
 
 mod accepted;
+mod alias;
 mod attachments;
 pub mod bases;
 mod commit;
@@ -10,6 +11,7 @@ mod directory;
 mod draft;
 mod forms;
 mod group;
+mod identity;
 mod json;
 pub mod layouts;
 
@@ -37,6 +39,8 @@ pub fn cases() -> Vec<Case> {
     commit::add(&mut cases);
     common::add(&mut cases);
     attachments::add(&mut cases);
+    identity::add(&mut cases);
+    alias::add(&mut cases);
     cases.finish()
 }
 
