@@ -48,3 +48,4 @@ pub mod files;
     reason = "as for build"
 )]
 pub mod recipe;
+pub mod runner;

@@ -1,0 +1,291 @@
+//! The runner against adapters that do everything wrong that can be done, one thing each.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::{adapter, case, only, options, run, verdicts};
+use waystation_conformance::case::{Case, Level, Op, Outcome, Profile, Step};
+use waystation_conformance::runner::report::Status;
+use waystation_conformance::runner::{self, Limits, Unwatched, Verdict};
+use waystation_format::Code;
+
+fn reject(name: &str) -> Case {
+    let mut case = case(name);
+    case.expect.outcome = Outcome::Reject;
+    case.expect.codes = vec!["crc-mismatch".to_owned()];
+    case.expect.class = Some("corrupt".to_owned());
+    case
+}
+
+#[test]
+fn each_verdict_has_its_answer() {
+    let mut wrong = case("ok");
+    wrong.expect.id = "core/wrong-content".to_owned();
+    wrong.expect.answer = Some(json!({"step": 2, "tensors": [{"name": "w", "hex": "00"}]}));
+    let mut either = case("other-code");
+    either.expect.id = "core/either".to_owned();
+    either.expect.outcome = Outcome::Either;
+    let cases = [
+        case("ok"),
+        wrong,
+        either,
+        reject("right-code"),
+        reject("ok"),
+        case("right-code"),
+        case("skip"),
+    ];
+    let mut cases = cases.to_vec();
+    cases[4].expect.id = "core/taken".to_owned();
+    cases[5].expect.id = "core/refused".to_owned();
+    let report = run(&cases, &options());
+    assert_eq!(
+        verdicts(&report),
+        [
+            Verdict::Pass,
+            Verdict::Fail,
+            Verdict::Pass,
+            Verdict::Pass,
+            Verdict::Fail,
+            Verdict::Fail,
+            Verdict::Skip
+        ]
+    );
+    assert_eq!(report.results[1].why, ["/step: expected 2, found 1"]);
+    assert!(
+        report.results[4].why[0].contains("crc-mismatch (corrupt), found none"),
+        "{:?}",
+        report.results[4].why
+    );
+    assert!(!report.fine);
+}
+
+#[test]
+fn a_refusal_has_three_levels() {
+    for (name, reached) in [("right-code", 3), ("right-class", 2), ("other-code", 1)] {
+        for level in 1..=3 {
+            let mut options = options();
+            options.level = level;
+            let report = run(&[reject(name)], &options);
+            let verdict = if reached >= level { Verdict::Pass } else { Verdict::Fail };
+            assert_eq!(verdicts(&report), [verdict], "{name} at {level}");
+            assert_eq!(report.results[0].reached, Some(reached));
+            assert_eq!(report.profiles[0].reached, reached);
+            assert_eq!(report.fine, verdict == Verdict::Pass);
+        }
+    }
+}
+
+#[test]
+fn findings_are_refusals() {
+    let validate = |mut case: Case| {
+        case.expect.op = Op::Validate;
+        case.expect.profile = Profile::Extended;
+        case
+    };
+    let cases = [
+        validate(reject("findings")),
+        validate(reject("no-findings")),
+        validate(reject("right-code")),
+        validate(case("no-findings")),
+        validate(case("findings")),
+        validate(case("ok")),
+    ];
+    let report = run(&cases, &options());
+    let (pass, fail) = (Verdict::Pass, Verdict::Fail);
+    // The last answers no findings at all, which is no answer to this operation.
+    assert_eq!(verdicts(&report), [pass, fail, pass, pass, fail, Verdict::Crash]);
+    assert_eq!(report.results[0].reached, Some(3));
+}
+
+#[test]
+fn every_other_end_is_a_crash_and_the_next_case_is_asked_all_the_same() {
+    let cases: Vec<Case> = [
+        "wrong-id",
+        "garbage",
+        "killed",
+        "exit",
+        "half-a-line",
+        "long-line",
+        "hang",
+        "child-hangs",
+    ]
+    .into_iter()
+    .flat_map(|name| [case(name), case("ok")])
+    .collect();
+    let mut options = options();
+    options.limits = Limits { time: Duration::from_secs(5), line: 1 << 20, ..Limits::default() };
+    let start = Instant::now();
+    let report = run(&cases, &options);
+    for pair in report.results.chunks(2) {
+        assert_eq!(pair[0].verdict, Verdict::Crash, "{}: {}", pair[0].id, pair[0].got);
+        assert_eq!(pair[1].verdict, Verdict::Pass, "after {}: {}", pair[0].id, pair[1].got);
+    }
+    let got: Vec<&str> =
+        report.results.iter().step_by(2).map(|result| result.got.as_str()).collect();
+    for (got, words) in got.iter().zip([
+        "an answer to another request",
+        "expected JSON",
+        "signal 11",
+        "exit status 4",
+        "exit status 0",
+        "a line of more than 1048576 bytes",
+        "no answer within 5 s",
+        "exit status 0",
+    ]) {
+        assert!(got.contains(words), "{got}");
+    }
+    assert_eq!(report.results[4].stderr.as_deref(), Some("about to fall\n"));
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn processor_time_is_bounded() {
+    let mut options = options();
+    options.limits.time = Duration::from_secs(60);
+    options.limits.processor = Duration::from_secs(1);
+    let report = run(&[case("processor"), case("ok")], &options);
+    assert_eq!(verdicts(&report), [Verdict::Crash, Verdict::Pass]);
+    assert!(
+        report.results[0].got.contains("more than 1 s of processor"),
+        "{}",
+        report.results[0].got
+    );
+}
+
+#[test]
+fn a_second_answer_is_the_fault_of_the_case_that_gave_it() {
+    let cases = [case("twice"), case("ok"), case("twice")];
+    let report = run(&cases, &options());
+    assert_eq!(verdicts(&report), [Verdict::Crash, Verdict::Pass, Verdict::Crash]);
+    let mut options = options();
+    options.isolate = true;
+    assert_eq!(verdicts(&run(&cases, &options)), verdicts(&report));
+}
+
+#[test]
+fn memory_is_bounded_by_the_size_of_the_case() {
+    let mut large = reject("memory");
+    large.given.insert("z".to_owned(), vec![0; 1 << 20]);
+    large.expect.id = "core/large".to_owned();
+    // Twelve twice is too much for one process, but neither took too much.
+    let cases = [
+        reject("memory"),
+        large,
+        case("more-memory-than-there-is"),
+        case("keeps-memory"),
+        case("takes-a-little"),
+    ];
+    let report = run(&cases, &options());
+    let got = verdicts(&report);
+    assert_eq!(got[0], Verdict::Crash, "{}", report.results[0].got);
+    assert!(report.results[0].got.contains("bytes of memory"), "{}", report.results[0].got);
+    assert_eq!(got[1], Verdict::Pass, "{}", report.results[1].got);
+    assert_eq!(
+        got[2],
+        Verdict::Fail,
+        "what is not given cannot be taken: {}",
+        report.results[2].got
+    );
+    assert_eq!(got[3..], [Verdict::Pass; 2], "{}", report.results[4].got);
+    assert!(report.limits.measured);
+}
+
+#[test]
+fn each_case_has_a_process_when_that_is_asked() {
+    let cases = [case("ok"), case("ok"), case("ok")];
+    let processes = |isolate| {
+        let mut options = options();
+        options.isolate = isolate;
+        let report = run(&cases, &options);
+        let of = |got: &str| {
+            got.split("\"process\":").nth(1).unwrap().split(',').next().unwrap().to_owned()
+        };
+        let all: std::collections::BTreeSet<String> =
+            report.results.iter().map(|r| of(&r.got)).collect();
+        all.len()
+    };
+    assert_eq!((processes(false), processes(true)), (1, 3));
+}
+
+#[test]
+fn a_case_that_cannot_be_made_is_no_pass() {
+    let mut impossible = case("ok");
+    impossible.expect.setup =
+        vec![Step::Link { path: "a".to_owned(), target: "nowhere".to_owned() }];
+    let report = run(&[impossible, case("right-code")], &options());
+    assert_eq!(verdicts(&report)[0], Verdict::NotRun);
+    assert!(report.results[0].got.contains("link a"), "{}", report.results[0].got);
+    assert!(waystation_conformance::runner::report::text(&report).contains("NOT RUN"));
+}
+
+#[test]
+fn what_is_not_run_is_not_conformant() {
+    let mut resume = case("ok");
+    resume.expect.profile = Profile::Resume;
+    let report = run(&[resume.clone(), case("skip")], &options());
+    let of = |profile| report.profiles.iter().find(|p| p.profile == profile).unwrap();
+    assert_eq!((of(Profile::Resume).status, of(Profile::Resume).claimed), (Status::NotRun, false));
+    assert_eq!(of(Profile::Resume).all.left_out, 1);
+    assert_eq!(of(Profile::Core).status, Status::NotRun, "skipped only");
+    assert!(!report.fine, "nothing was run");
+    let mut options = options();
+    options.selection.profiles = vec![Profile::Resume];
+    let report = run(&[resume, case("ok")], &options);
+    assert!(!report.fine && report.reasons()[0].contains("resume"), "{:?}", report.reasons());
+}
+
+#[test]
+fn a_recommended_case_fails_nothing_but_itself() {
+    let mut should = case("right-code");
+    should.expect.level = Level::Recommended;
+    let report = run(&[case("ok"), should.clone()], &options());
+    assert_eq!(verdicts(&report), [Verdict::Pass, Verdict::Fail]);
+    assert!(report.fine);
+    assert_eq!(report.profiles[0].status, Status::Conformant);
+    should.given = case("exit").given;
+    assert!(!run(&[case("ok"), should], &options()).fine, "but a crash");
+}
+
+#[test]
+fn counts_sum_up_whatever_is_chosen() {
+    let names = ["ok", "right-code", "skip", "exit", "hang"];
+    let mut options = options();
+    options.selection.cases.extend(names[..4].iter().map(|name| format!("core/{name}")));
+    let cases = names.map(case);
+    let report = run(&cases, &options);
+    let counts = report.counts();
+    assert_eq!(counts.total, 5);
+    assert_eq!(
+        (counts.pass, counts.fail, counts.skip, counts.crash, counts.left_out),
+        (1, 1, 1, 1, 1)
+    );
+    options.selection = only("core/none");
+    let none = runner::run(&cases, &options, None, &Unwatched).unwrap_err();
+    assert_eq!(none.code(), Code::BadArgument);
+}
+
+#[test]
+fn an_adapter_that_does_not_say_hello_fails_the_environment() {
+    for (mode, words) in [("refuse", "no licence"), ("later", "protocol 2"), ("mute", "no answer")]
+    {
+        let mut options = options();
+        options.adapter = adapter(mode);
+        if mode == "mute" {
+            options.limits.hello = Duration::from_secs(2);
+        }
+        let error = runner::run(&[case("ok")], &options, None, &Unwatched).unwrap_err();
+        assert!(error.code() == Code::Io && error.to_string().contains(words), "{error}");
+    }
+    let mut options = options();
+    options.adapter = vec!["/nowhere/at/all".into()];
+    assert!(runner::run(&[case("ok")], &options, None, &Unwatched).is_err());
+}
