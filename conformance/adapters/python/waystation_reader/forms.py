@@ -245,9 +245,10 @@ def tensor_identity(value):
 
 def goes_with_role(role_id, slot, owner):
     """Slot and owner stand where the role requires them, and do not where it forbids them."""
-    for member, value, needed in zip(("slot", "owner"), (slot, owner), ROLES[role_id][1:]):
+    for rule, value, needed in zip(("identity.slot", "identity.owner"), (slot, owner), ROLES[role_id][1:]):
         if needed is not None and needed != (value != ""):
-            raise bad(f"role {role_id} {'requires' if needed else 'forbids'} {member}", f"identity.{member}", "bad-identity")
+            member = rule.removeprefix("identity.")
+            raise bad(f"role {role_id} {'requires' if needed else 'forbids'} {member}", rule, "bad-identity")
 
 
 def on_topology(value, topology, rule):

@@ -15,7 +15,7 @@ def latest(path):
     skipped = []
     with Directory(path) as run:
         found = [matched for matched in map(_NAME.fullmatch, run.names) if matched and run.is_directory(matched[0])]
-        found.sort(key=lambda matched: (int(matched[2][:8], 16), int(matched[1]), matched[2]), reverse=True)
+        found.sort(key=_age, reverse=True)
         for matched in found:
             try:
                 return matched[0], _complete(run, matched), skipped
@@ -30,6 +30,11 @@ def latest(path):
         refusal = Refusal("none-resumable", "run.none", "the run holds checkpoints, and none can be resumed from", path)
     refusal.skipped = skipped
     raise refusal
+
+
+def _age(matched):
+    """Timeline, step, attempt: what is the greatest is the latest."""
+    return int(matched[2][:8], 16), int(matched[1]), matched[2]
 
 
 def _complete(run, matched):
