@@ -5,8 +5,10 @@ mod accepted;
 mod alias;
 mod attachments;
 pub mod bases;
+mod chunks;
 mod commit;
 mod common;
+mod cover;
 mod directory;
 mod draft;
 mod forms;
@@ -14,6 +16,7 @@ mod group;
 mod identity;
 mod json;
 pub mod layouts;
+mod tensors;
 
 use std::collections::BTreeMap;
 
@@ -41,6 +44,9 @@ pub fn cases() -> Vec<Case> {
     attachments::add(&mut cases);
     identity::add(&mut cases);
     alias::add(&mut cases);
+    tensors::add(&mut cases);
+    chunks::add(&mut cases);
+    cover::add(&mut cases);
     cases.finish()
 }
 
