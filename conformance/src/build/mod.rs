@@ -11,6 +11,7 @@ mod parts;
 mod root;
 mod seal;
 mod shard;
+mod streams;
 
 pub use bits::{cut, element_bits};
 pub use content::{projection, slice};
@@ -18,6 +19,7 @@ pub use json::canonical;
 pub use parts::{Draft, identity, key, parts, record_key};
 pub use root::{Root, root};
 pub use seal::{Sealed, Text, seal};
+pub use streams::{fork_seed, forked, twister, twister_of};
 
 use sha2::{Digest as _, Sha256};
 

@@ -17,6 +17,7 @@ mod identity;
 mod json;
 pub mod layouts;
 mod tensors;
+mod training;
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,7 @@ pub fn cases() -> Vec<Case> {
     tensors::add(&mut cases);
     chunks::add(&mut cases);
     cover::add(&mut cases);
+    training::add(&mut cases);
     cases.finish()
 }
 

@@ -1,0 +1,28 @@
+//! Chapters 16 to 19: what a trainer needs beside tensors. Every case here is the checkpoint `bare` with records of its own, so
+//! that what is wrong can only be wrong in them.
+//!
+//! Forms (depth O) are read, agreement (depth V) is validated, and what a loader checks (depth R) is restored.
+
+mod asking;
+mod epochs;
+mod forks;
+mod held;
+mod items;
+mod lanes;
+mod orders;
+mod shares;
+mod stream_forms;
+mod streams;
+mod vectors;
+
+use super::Cases;
+
+pub(super) fn add(cases: &mut Cases) {
+    streams::add(cases);
+    stream_forms::add(cases);
+    forks::add(cases);
+    orders::add(cases);
+    epochs::add(cases);
+    lanes::add(cases);
+    shares::add(cases);
+}
