@@ -185,6 +185,16 @@ fn a_run_is_kept() {
 }
 
 #[test]
+fn what_stands_alone_claims_no_timeline() {
+    let program = Program::new();
+    program.checkpoint();
+    let verify = program.json("verify ckpt", 0);
+    assert_eq!(verify["notes"], json!([]), "every file is named");
+    program.json("reshard ckpt --out two --writers 2", 0);
+    assert_eq!(program.json("verify two", 0)["notes"], json!([]));
+}
+
+#[test]
 fn a_run_and_what_it_stands_in_are_made() {
     let program = Program::new();
     program.model();

@@ -99,6 +99,11 @@ fn gc_json(
 }
 
 #[pyfunction]
+fn abandon(py: Python<'_>, run_path: PathBuf, name: &str) -> Result<()> {
+    work::short(py, || waystation_writer::abandon(&open_run(&run_path)?, name))
+}
+
+#[pyfunction]
 fn reject(py: Python<'_>, path: PathBuf, reason: &str) -> Result<()> {
     work::short(py, || operations::reject(&path, reason))
 }
@@ -119,6 +124,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(latest_json, module)?)?;
     module.add_function(wrap_pyfunction!(list_json, module)?)?;
     module.add_function(wrap_pyfunction!(gc_json, module)?)?;
+    module.add_function(wrap_pyfunction!(abandon, module)?)?;
     module.add_function(wrap_pyfunction!(reject, module)?)?;
     module.add_function(wrap_pyfunction!(pin, module)?)?;
     module.add_function(wrap_pyfunction!(unpin, module)?)

@@ -16,7 +16,7 @@ use crate::work;
 /// A writer whose layout is fixed.
 #[pyclass(frozen, module = "waystation._core")]
 pub(crate) struct Writing {
-    /// Shared by writes; `finish` takes it alone.
+    /// Shared by writes; `finish` and `close` take it alone.
     writing: RwLock<Option<waystation_writer::Writing>>,
     chunks: Vec<ChunkId>,
     bytes: u64,
@@ -59,6 +59,14 @@ impl Writing {
         work::run(py, None, |_| {
             let mut guard = self.writing.write().unwrap_or_else(PoisonError::into_inner);
             Ok(guard.take().ok_or_else(finished)?.finish()?.part)
+        })
+    }
+
+    /// Lets go of its files: what is removed while they are open goes on to take room.
+    fn close(&self, py: Python<'_>) -> Result<()> {
+        work::short(py, || {
+            drop(self.writing.write().unwrap_or_else(PoisonError::into_inner).take());
+            Ok(())
         })
     }
 

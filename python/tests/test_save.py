@@ -29,7 +29,8 @@ def test_what_is_saved_is_valid_and_comes_back(tmp_path: pathlib.Path) -> None:
     }
     where = waystation.save(tmp_path / "ckpt", tensors, step=3)
     assert where == str(tmp_path / "ckpt")
-    waystation.verify(where).raise_if_bad()
+    report = waystation.verify(where)
+    assert report.ok and not report.notes, report
     checkpoint = waystation.open(where)
     assert checkpoint.run == "ckpt" and checkpoint.step == 3 and set(checkpoint) == set(tensors)
     for name, data in tensors.items():

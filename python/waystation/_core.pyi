@@ -183,6 +183,8 @@ class Writing:
         are not whole, and `finish` refuses."""
     def finish(self) -> str:
         """Makes all durable and writes the part; its file name."""
+    def close(self) -> None:
+        """Closes its files, unfinished; nothing can be written any more. Harmless when it is finished."""
 
 def commit(path: str, *, run_path: str | None = None, name: str | None = None, deadline: float | None = None, poll: float = 0.2,
            check_state: bool = True, progress: Progress | None = None) -> tuple[str, bool]:
@@ -198,6 +200,8 @@ def list_json(run_path: str) -> str:
 def gc_json(run_path: str, *, keep_last: int, keep_every: int | None = None, uncommitted_older_than: float | None = None,
             dry_run: bool = False) -> str:
     """{"dry_run","items":[{"name","fate","why","error"}]} as `waystation gc --json`; fate: kept, removed, left, failed."""
+def abandon(run_path: str, name: str) -> None:
+    """Removes an attempt that its only writer gives up; `kept` when it is committed, pinned, or being removed."""
 def reject(path: str, reason: str) -> None:
     """`exists` when it is rejected for another reason."""
 def pin(path: str, name: str) -> None: ...

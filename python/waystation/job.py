@@ -6,7 +6,9 @@ rank writes its own part of it, rank 0 commits once all parts are there. Each ra
 which is a function of the plan, the step and the number of the save; so all ranks must save the same steps in the same
 order.
 
-Nothing is cleaned up after a failure, and nothing half written is a checkpoint: the next save is another attempt.
+Nothing half written is a checkpoint: after a failure the next save is another attempt. A job of one process removes
+the attempt that failed, for nobody else writes to it; of several ranks another may still be writing, and it is left to
+the next job and to retention.
 """
 
 from __future__ import annotations
@@ -148,10 +150,12 @@ class Job:
 
     @property
     def rank(self) -> int:
+        """This process, 0 … size-1."""
         return self.group.rank
 
     @property
     def size(self) -> int:
+        """How many processes the job has."""
         return self.group.size
 
     @property
@@ -188,7 +192,8 @@ class Job:
         Raises `writer-missing` at rank 0 with the numbers of the ranks that wrote no part in time; `not-found` at a
         rank that saw no directory, `not-committed` at one that saw no commit; `fenced` when a newer job is at work in
         the run; and what writing does, `io-full` for one. After any of them there is no checkpoint of this save (but
-        for `not-committed` and `commit-unknown`, where there may be), and the job may save again.
+        for `not-committed` and `commit-unknown`, where there may be), and the job may save again. What was written of it
+        is removed by a job of one process; else it is left, and the error's remedy says so.
         """
         mine = self.reserve(step) if reserved is None else reserved
         if mine.step != step:
@@ -203,12 +208,41 @@ class Job:
             _core.make_attempt(self.run_path, self.plan, mine.step, mine.counter)
         else:
             self._wait_for_directory(path, mine, deadline, report)
+        try:
+            return self._fill(path, mine, snapshot, deadline, report)
+        except Exception as failed:
+            self._give_up(mine, failed)
+            raise
+
+    def _give_up(self, mine: Reserved, failed: Exception) -> None:
+        """Makes room again, where nobody else can be writing; says what is left otherwise."""
+        code = failed.code if isinstance(failed, Error) else None
+        if code in ("commit-unknown", "not-committed"):
+            return  # there may be a checkpoint
+        left = f"{mine.name} is left in {self.run_path} and is no checkpoint"
+        if self.size == 1:
+            try:
+                _core.abandon(self.run_path, mine.name)
+            except Error as kept:
+                left = f"{left}: it could not be removed ({kept.code}: {kept.message})"
+            else:
+                return
+        else:
+            left = f"{left}, for other ranks may still be writing to it"
+        if isinstance(failed, Error):
+            failed.remedy = f"{failed.remedy} {left}. {_LEFT}".lstrip()
+
+    def _fill(self, path: str, mine: Reserved, snapshot: Snapshot, deadline: float, report: Report | None) -> str:
+        """This rank's part of the attempt, and the commit of all; the digest."""
         session = _core.Session.begin(path, self.plan, mine.step, mine.counter, self.rank, threads=self.threads,
                                       shard_bytes=self.shard_bytes, check_state=self.check)
         placed = snapshot.declare(session)
         writing = session.lay_out()
-        write(writing, placed, threads=self.threads, progress=report)
-        writing.finish()
+        try:
+            write(writing, placed, threads=self.threads, progress=report)
+            writing.finish()
+        finally:
+            writing.close()
         commit = self._commit if self.rank == 0 else self._wait_for_commit
         return commit(path, mine, deadline, report)
 
@@ -253,6 +287,10 @@ class Job:
         return digest
 
 
+_LEFT = (
+    "It goes when a newer job has committed, or once it is as old as gc(…, uncommitted_older_than=seconds) says: "
+    "`waystation gc` for a shell."
+)
 _ADVICE = "See what the ranks that are waited for report, whether they still run, and whether all see one file system."
 
 

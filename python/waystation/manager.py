@@ -60,7 +60,7 @@ class CheckpointManager:
     * `keep_last`: how many checkpoints retention leaves; None, if not given: all. `keep_every`: with it, those whose
       step is a multiple of this stay too. Pinned ones always do. `uncommitted_older_than`: seconds after whose last
       change an attempt that was never committed is removed too, for failed saves take space; None leaves them to a
-      newer job.
+      newer job. A manager of one process removes its own failed attempt at once.
     * `pool_bytes`: memory for asynchronous saves: bytes, or "auto": made to measure at the first save. None: save()
       writes.
     * `on_busy`: what save() does while one is in flight: "wait" for it, or "skip" this one.

@@ -50,15 +50,29 @@ impl SessionPlan {
     ) -> Result<Self> {
         let nonce = draw()?;
         let timeline = claim(run, &nonce)?;
-        Ok(Self {
-            run: name.into(),
-            timeline,
+        Ok(Self { timeline, ..Self::with_nonce(nonce, name.into(), writers, topology) })
+    }
+
+    /// A plan for a checkpoint that stands alone: of timeline 1 and a fresh nonce, and nothing is claimed,
+    /// for no job can be there beside it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system's source of random bytes.
+    pub fn alone(name: impl Into<String>, writers: u32, topology: Topology) -> Result<Self> {
+        Ok(Self::with_nonce(draw()?, name.into(), writers, topology))
+    }
+
+    fn with_nonce(nonce: [u8; 16], run: String, writers: u32, topology: Topology) -> Self {
+        Self {
+            run,
+            timeline: 1,
             nonce,
             writers,
             topology,
             parent: None,
             block_bytes: limits::BLOCK_BYTES_DEFAULT,
-        })
+        }
     }
 
     /// Whether every save of this plan could say what it says, for a plan that others made or changed.

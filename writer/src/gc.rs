@@ -202,6 +202,46 @@ pub fn delete(run: &Arc<dyn Store>, name: &str) -> Result<()> {
     sync_kept(run, listed.iter().filter(|attempt| attempt.name != name))?;
     let outcome = remove(run, victim)?;
     run.sync()?;
+    settled(outcome, name)
+}
+
+/// Removes from `run` the attempt `name`, which was never committed, for the job that made it.
+///
+/// Only the one writer of an attempt of one may do this, and only when it is done with it: what became of
+/// other writers nobody knows. An attempt that is not there is no error.
+///
+/// # Errors
+///
+/// `kept` when it is committed or pinned, or when a keeper is at work on it; `exists` when a subdirectory
+/// is in it; `not-found` for a name that is no attempt's; the store's.
+pub fn abandon(run: &Arc<dyn Store>, name: &str) -> Result<()> {
+    let Some((step, attempt)) = names::parse_attempt_dir(name) else {
+        return Err(Error::new(Code::NotFound, "expected the name of an attempt").in_file(name));
+    };
+    let Some(victim) = run.dir(name)? else { return Ok(()) };
+    let marks = Marks::of(&*victim)?;
+    if marks.deleted {
+        return settled(Outcome::Spared(Why::Elsewhere), name);
+    }
+    if !marks.pins.is_empty() {
+        return settled(Outcome::Spared(Why::Pinned), name);
+    }
+    let parts = victim.list()?.iter().any(|file| names::parse_part(&file.name).is_some());
+    let listed = Listed { name: name.to_owned(), step, attempt, state: State::Uncommitted, marks };
+    let outcome = match remove(run, &listed) {
+        // A marker takes room, too. Without a part nobody can be about to commit.
+        Err(full) if full.code() == Code::IoFull && !parts => {
+            Outcome::Done(sweep(run, &victim, name)?)
+        }
+        outcome => outcome?,
+    };
+    run.sync()?;
+    settled(outcome, name)
+}
+
+/// How the removal of one attempt ended, for who asked for just this one.
+fn settled(outcome: Outcome, name: &str) -> Result<()> {
+    let kept = |message: &str, rule| Err(Error::rule(Code::Kept, rule, message).in_file(name));
     match outcome {
         Outcome::Spared(Why::Committed) => {
             let message = "expected an attempt without a commit file, found one just committed";
@@ -357,6 +397,11 @@ fn remove(run: &Arc<dyn Store>, attempt: &Listed) -> Result<Outcome> {
     }
     victim.remove(names::COMMIT)?;
     victim.sync()?;
+    Ok(Outcome::Done(sweep(run, &victim, name)?))
+}
+
+/// Removes the files of a directory that is no checkpoint any more, its marker and itself.
+fn sweep(run: &Arc<dyn Store>, victim: &Arc<dyn Store>, name: &str) -> Result<Fate> {
     let mut left = None;
     for file in victim.list()? {
         if file.stat.kind == Kind::Directory {
@@ -366,17 +411,17 @@ fn remove(run: &Arc<dyn Store>, attempt: &Listed) -> Result<Outcome> {
         }
     }
     if let Some(subdirectory) = left {
-        return Ok(Outcome::Done(Fate::Left { subdirectory }));
+        return Ok(Fate::Left { subdirectory });
     }
     victim.remove(names::DELETED)?;
     match run.remove_dir(name) {
         // Something came in since it was listed: marked again, so that the next keeper goes on.
         Err(e) if e.code() != Code::NotFound => {
-            let _ = mark(&victim);
+            let _ = mark(victim);
             Err(e)
         }
         // Another keeper may have been at it, too.
-        _ => Ok(Outcome::Done(Fate::Removed)),
+        _ => Ok(Fate::Removed),
     }
 }
 

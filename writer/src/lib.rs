@@ -69,7 +69,7 @@ pub use attempt::{SessionPlan, highest_timeline, make_attempt};
 pub use commit::{CommitOptions, Committed, commit};
 pub use copy::{Copied, copy, copy_into};
 pub use decl::TensorDecl;
-pub use gc::{Fate, GcItem, GcPolicy, GcReport, Why, delete, gc};
+pub use gc::{Fate, GcItem, GcPolicy, GcReport, Why, abandon, delete, gc};
 pub use marks::{pin, reject, unpin};
 pub use rewrite::{ReshardOptions, reshard};
 pub use salvage::{SalvageOptions, salvage};

@@ -17,10 +17,10 @@ use std::time::Duration;
 use waystation_format::{Code, Dtype, names};
 use waystation_reader::{NoProgress, latest};
 use waystation_store::testing::{Errno, FailingFs, Op};
-use waystation_store::{DirStore, Kind, PosixFs, Store, open_path};
+use waystation_store::{DirStore, Kind, PosixFs, Put, Store, open_path};
 use waystation_writer::{
-    CommitOptions, Fate, GcPolicy, GcReport, SessionPlan, Why, commit, delete, gc, make_attempt,
-    pin, reject, unpin,
+    CommitOptions, Fate, GcPolicy, GcReport, SessionPlan, Why, abandon, commit, delete, gc,
+    make_attempt, pin, reject, unpin,
 };
 
 use support::*;
@@ -299,6 +299,55 @@ fn one_checkpoint_is_deleted_unless_it_is_kept() {
     run.remove_dir(&writing).unwrap();
     delete(&run, &saved[1]).unwrap();
     assert_eq!(names_in(&run), [saved[0].clone(), saved[2].clone()]);
+}
+
+#[test]
+fn the_only_writer_takes_back_what_it_did_not_finish() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let saved = checkpoint(&run, &plan, 1);
+    let code = |name: &str| abandon(&run, name).unwrap_err().code();
+    assert_eq!(code(&saved), Code::Kept, "it is committed");
+    assert_eq!(code("other"), Code::NotFound);
+    for parts in [false, true] {
+        let (name, attempt) = if parts {
+            write_parts(&run, &plan, 2, &small()).unwrap()
+        } else {
+            make_attempt(&run, &plan, 2, 0).unwrap()
+        };
+        assert_eq!(attempt.put_new("anything", b"x").unwrap(), Put::Created);
+        assert_eq!(delete(&run, &name).unwrap_err().code(), Code::Kept, "as a keeper may not");
+        abandon(&run, &name).unwrap();
+        assert_eq!(names_in(&run), std::slice::from_ref(&saved));
+        abandon(&run, &name).unwrap();
+    }
+    let (name, attempt) = make_attempt(&run, &plan, 3, 0).unwrap();
+    assert_eq!(attempt.put_new("deleted", b"").unwrap(), Put::Created);
+    assert_eq!(code(&name), Code::Kept, "a keeper is at work");
+}
+
+#[test]
+fn a_full_disk_keeps_nothing_that_has_no_part() {
+    for parts in [false, true] {
+        let (fs, _, run) = failing_run();
+        let plan = plan(&run, 1);
+        let (name, attempt) = if parts {
+            write_parts(&run, &plan, 2, &small()).unwrap()
+        } else {
+            make_attempt(&run, &plan, 2, 0).unwrap()
+        };
+        assert_eq!(attempt.put_new("shard", b"x").unwrap(), Put::Created);
+        fs.fail(Op::Create, 1, Errno::NOSPC);
+        let done = abandon(&run, &name);
+        if parts {
+            // Somebody may be about to commit it, and there is no marker to tell them.
+            assert_eq!(done.unwrap_err().code(), Code::IoFull);
+            assert_eq!(names_in(&run), [name]);
+        } else {
+            done.unwrap();
+            assert!(names_in(&run).is_empty());
+        }
+    }
 }
 
 #[test]

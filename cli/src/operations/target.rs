@@ -130,14 +130,14 @@ pub fn make(target: Target<'_>, settings: Settings) -> Result<NewCheckpoint> {
             // It stands alone, so no timeline precedes it; a run's directory beside it is no concern.
             let store = waystation_store::make_durable(&*parent, &name)
                 .map_err(|e| e.in_file(out.display().to_string()))?;
-            let plan = plan(&store, &settings)?;
+            let plan = plan(None, &settings)?;
             let path = out.to_owned();
             return Ok(NewCheckpoint { store, plan, step: settings.step, path, run: None });
         }
         Target::InRun(path) => path,
     };
     let run = open_or_make_run(path)?;
-    let plan = plan(&run, &settings)?;
+    let plan = plan(Some(&run), &settings)?;
     let (name, store) = make_attempt(&run, &plan, settings.step, 0)?;
     Ok(NewCheckpoint {
         store,
@@ -167,13 +167,13 @@ impl NewCheckpoint {
     }
 }
 
-fn plan(run: &Arc<dyn Store>, settings: &Settings) -> Result<SessionPlan> {
-    let mut plan = SessionPlan::next_in(
-        run,
-        settings.run_name.clone(),
-        settings.writers,
-        settings.topology.clone(),
-    )?;
+/// The plan of a checkpoint in a run, or of one that stands alone.
+fn plan(run: Option<&Arc<dyn Store>>, settings: &Settings) -> Result<SessionPlan> {
+    let (name, topology) = (settings.run_name.clone(), settings.topology.clone());
+    let mut plan = match run {
+        Some(run) => SessionPlan::next_in(run, name, settings.writers, topology)?,
+        None => SessionPlan::alone(name, settings.writers, topology)?,
+    };
     plan.parent = settings.parent;
     if let Some(block_bytes) = settings.block_bytes {
         plan.block_bytes = block_bytes;

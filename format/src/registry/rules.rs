@@ -273,6 +273,8 @@ pub const WRITER_CREATE: &str = "writer.create";
 pub const WRITER_SYNC: &str = "writer.sync";
 /// After an error of any write, fsync or close, a writer MUST NOT use the attempt again; it does not repeat an fsync. (Writer)
 pub const WRITER_DEAD: &str = "writer.dead";
+/// The only writer of an attempt MAY remove what it will not finish, as long as it is not committed, whatever its timeline and age, in the order of \[gc.order\]. (Writer)
+pub const WRITER_ABANDON: &str = "writer.abandon";
 /// The part MUST be written under a temporary name, fsynced, then linked to its name (or renamed, where there are no links), and the directory fsynced. (Writer)
 pub const WRITER_PART: &str = "writer.part";
 /// A restarted writer MUST NOT write into an attempt that its earlier incarnation began. (Writer)
@@ -1461,6 +1463,14 @@ pub const RULES: &[RuleInfo] = &[
         text: "After an error of any write, fsync or close, a writer MUST NOT use the attempt again; it does not repeat an fsync.",
     },
     RuleInfo {
+        id: WRITER_ABANDON,
+        actor: "Writer",
+        depth: "",
+        codes: &[Code::Kept],
+        chapter: "11-commit.md",
+        text: "The only writer of an attempt MAY remove what it will not finish, as long as it is not committed, whatever its timeline and age, in the order of [gc.order]. Where the storage is too full for a marker and no part is there it does without one: nobody can be about to commit what has no part.",
+    },
+    RuleInfo {
         id: WRITER_PART,
         actor: "Writer",
         depth: "",
@@ -1610,7 +1620,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "11-commit.md",
-        text: "An uncommitted attempt MUST NOT be deleted unless its timeline is below that of what `latest` would return, or it is older than an age that the caller gave.",
+        text: "An uncommitted attempt MUST NOT be deleted unless its timeline is below that of what `latest` would return, or it is older than an age that the caller gave. What its only writer removes is `writer.abandon`'s.",
     },
     RuleInfo {
         id: GC_UNNAMED,
