@@ -75,6 +75,7 @@ class Reader(StorageReader):
 
     @property
     def checkpoint_id(self) -> str:
+        """The same as `path`, as DCP calls it."""
         return self._checkpoint.path
 
     @property

@@ -131,6 +131,7 @@ class Writer(StorageWriter):
 
     @property
     def checkpoint_id(self) -> str:
+        """The directory of the attempt, as DCP calls it."""
         return self._save.path
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

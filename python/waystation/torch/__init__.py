@@ -1,7 +1,7 @@
 """The training state of PyTorch: captured at the end of an optimizer step, and restored to the bit.
 
     from waystation import CheckpointManager
-    from waystation.torch import Progress, ResumableSampler, TrainingState
+    from waystation.torch import ResumableSampler, TrainingState, digest_of_dataset
 
     data = ResumableSampler(len(dataset), batch=32, seed=7, source=digest_of_dataset("my data", 1))
     loader = data.loader(dataset, num_workers=2)
