@@ -9,13 +9,17 @@ mod chunks;
 mod commit;
 mod common;
 mod cover;
+mod damage;
 mod directory;
 mod draft;
 mod forms;
 mod group;
 mod identity;
+mod integrity;
 mod json;
 pub mod layouts;
+mod regions;
+mod shards;
 mod tensors;
 mod training;
 
@@ -49,6 +53,9 @@ pub fn cases() -> Vec<Case> {
     chunks::add(&mut cases);
     cover::add(&mut cases);
     training::add(&mut cases);
+    shards::add(&mut cases);
+    integrity::add(&mut cases);
+    regions::add(&mut cases);
     cases.finish()
 }
 
