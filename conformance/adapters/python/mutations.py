@@ -319,6 +319,11 @@ def rounds_positions(_off):
     restore.Loader.cursor = cursor
 
 
+def makes_up_shares(off):
+    """Shares what cannot be shared evenly, some way."""
+    off |= {"cursor.share"}
+
+
 # --- what goes with rules that are switched off
 
 
@@ -368,6 +373,23 @@ def _any_json(off):
     canonical.parse = parse
 
 
+def _any_form(off):
+    """Takes a record whatever the form of its value, where the rule of that form is switched off.
+
+    Within a value the reader may name a rule of JSON members, of types or of limits where another names that of the form.
+    """
+    free = {"json.types", "json.unknown-member", "limit.value"}
+
+    def check(raw, topology):
+        try:
+            _ORIGINAL["check"](raw, topology)
+        except Refusal as refusal:
+            mine = {f"{raw['kind']}.form"} | ({"order.form"} if "/order" in (refusal.pointer or "") else set())
+            if refusal.rule not in free or not mine & off:
+                raise
+    records.check = check
+
+
 # --- how modules are changed
 
 
@@ -401,6 +423,8 @@ COMPANIONS = {
     "commit.absent": _uncommitted, "dir.length": _reads_short, "dir.regular": _follows_links,
     **dict.fromkeys(("json.canonical", "json.encoding", "json.one-value", "json.members", "json.ascii-members", "json.integers",
                      "json.strings", "json.depth", "json.literals"), _any_json),
+    **dict.fromkeys(("progress.form", "optimizer.form", "ema.form", "schedule.form", "scaler.form", "uncaptured.form", "value.form",
+                     "rng.form", "cursor.form", "order.form"), _any_form),
 }
 
 # name -> (the rule that is broken, how)
@@ -435,6 +459,7 @@ BY_NAME = {made.__name__.replace("_", "-"): (rule, made) for rule, made in (
     ("restore.grade", grades_exact),
     ("restore.canary", no_canaries),
     ("restore.never-round", rounds_positions),
+    ("restore.never-round", makes_up_shares),
     ("cursor.share", shares_in_runs),
     ("cursor.share", shares_reversed),
 )}

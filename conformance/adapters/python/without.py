@@ -3,7 +3,7 @@
 
     without.py RULE…              without every check of these rules
     without.py --mutation NAME…   with these faults, each a breach of a rule that is no single check
-    without.py --rules            the rules that the reader raises: what RULE may be
+    without.py --rules            the rules whose checks can be switched off: those that the reader names when it refuses
     without.py --mutations        the faults, each with its rule
 
 An exception that nobody foresaw is answered as an error of code `internal`: it stands for the crash that a reader without the
@@ -16,15 +16,15 @@ import mutation
 
 
 def main(words):
-    if words == ["--rules"]:
-        print("\n".join(mutation.rules()))
-        return 0
     named = words[:1] == ["--mutation"]
     words = words[named:]
-    known = mutation.rules()
     off = set() if named else set(words)
     mutation.install(off)
     import mutations
+    known = sorted({*mutation.rules(), *mutations.COMPANIONS})
+    if words == ["--rules"]:
+        print("\n".join(known))
+        return 0
     if words == ["--mutations"]:
         for name, (rule, made) in mutations.BY_NAME.items():
             print(f"{name}\t{rule}\t{made.__doc__.splitlines()[0]}")

@@ -83,6 +83,13 @@ class Without(unittest.TestCase):
         self.assertEqual(len(self.read(path, "shard.header", op="validate")["ok"]["findings"]), 1)
         self.assertEqual(self.read(path, "shard.pads", op="validate")["ok"]["findings"], [])
 
+    def test_the_form_of_a_record_by_any_of_its_rules(self):
+        checkpoint = support.tiny()
+        checkpoint.writers[0].records[0]["value"]["more"] = 1
+        path = self.made(checkpoint=checkpoint)
+        self.assertEqual(self.read(path, "scaler.form")["error"]["rule"], "json.unknown-member")
+        self.assertIn("ok", self.read(path, "progress.form"))
+
     def test_several(self):
         said = ask({"id": 1, "op": "hello", "protocol": 1}, adapter=(WITHOUT, "chunk.bounds", "cover.gap"))[0]
         self.assertEqual(said["ok"]["implementation"]["name"], "python-without-chunk.bounds+cover.gap")
