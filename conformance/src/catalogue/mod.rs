@@ -8,6 +8,7 @@ pub mod bases;
 mod chunks;
 mod commit;
 mod common;
+mod companions;
 mod cover;
 mod damage;
 mod directory;
@@ -56,6 +57,7 @@ pub fn cases() -> Vec<Case> {
     shards::add(&mut cases);
     integrity::add(&mut cases);
     regions::add(&mut cases);
+    companions::add(&mut cases);
     cases.finish()
 }
 

@@ -1,4 +1,5 @@
-//! Chapters 12.2 and 5.5: regions of tensors, put together from whatever chunks they meet.
+//! Chapter 12.2: regions of tensors, put together from whatever chunks they meet. Those of flat
+//! companions are in `companions`.
 
 use serde_json::{Value, json};
 use waystation_format::Code;
@@ -14,20 +15,16 @@ use crate::recipe::Recipe;
 const MOST: i64 = (1 << 53) - 1;
 
 /// Slug, base, position of the tensor in the recipe, start, extent, what is special.
-type Slice<'a> = (&'a str, &'a str, usize, &'a [u64], &'a [u64], &'a str);
+pub(super) type Slice<'a> = (&'a str, &'a str, usize, &'a [u64], &'a [u64], &'a str);
 
 pub(super) fn add(cases: &mut Cases) {
     for slice in WHOLE_BYTES.iter().chain(SUB_BYTE).chain(SHAPES).chain(NAMED) {
         answered(cases, slice, &["read.region", "read.packed"]);
     }
-    for slice in COMPANIONS {
-        answered(cases, slice, &["companion.region", "read.packed"]);
-    }
     aliases(cases);
     empty(cases);
     outside(cases);
     unknown(cases);
-    boundaries(cases);
     damaged(cases);
 }
 
@@ -181,34 +178,7 @@ const NAMED: &[Slice<'_>] = &[
     ("component", "scopes", 9, &[0], &[2], "A tensor of another component and coordinate."),
 ];
 
-/// In `flat`, blocks of four: 0 `rows` of four columns split at row 2, 1 `line` of ten at 4, 2 `codes` of 24 at 12,
-/// each code four bits; 3 `short` of seven in one block.
-const COMPANIONS: &[Slice<'_>] = &[
-    (
-        "flat-whole",
-        "flat",
-        0,
-        &[0, 0],
-        &[6, 4],
-        "All scales of a tensor, one for each of its rows.",
-    ),
-    ("flat-row", "flat", 0, &[3, 0], &[1, 4], "The scale of one row."),
-    ("flat-across", "flat", 0, &[1, 0], &[2, 4], "The scales of two rows in two chunks."),
-    ("flat-end", "flat", 1, &[4], &[6], "The last blocks, of which the last is short."),
-    ("flat-last", "flat", 1, &[8], &[2], "The last block, which is short."),
-    (
-        "flat-codes",
-        "flat",
-        2,
-        &[8],
-        &[8],
-        "Elements of four bits of two chunks, one for each block.",
-    ),
-    ("flat-codes-whole", "flat", 2, &[0], &[24], "Chunks that end within bytes, packed as one."),
-    ("flat-one", "flat", 3, &[0], &[7], "A tensor that is less than a block."),
-];
-
-fn answered(cases: &mut Cases, slice: &Slice<'_>, rules: &[&str]) {
+pub(super) fn answered(cases: &mut Cases, slice: &Slice<'_>, rules: &[&str]) {
     let (slug, base, tensor, start, extent, special) = *slice;
     let recipe = bases::named(base).expect("a base");
     cases
@@ -455,7 +425,7 @@ fn outside(cases: &mut Cases) {
 }
 
 #[expect(clippy::too_many_arguments, reason = "a row of a table of cases")]
-fn refused(
+pub(super) fn refused(
     cases: &mut Cases,
     base: &str,
     tensor: usize,
@@ -513,44 +483,6 @@ fn unknown(cases: &mut Cases) {
         .effect(Effect::SilentCorruption)
         .request(json!({"tensor": ["main", "param", "\u{212b}", "", "", []], "start": [0], "extent": [1]}))
         .rejects_alone("names", &Bend::new("none"), &[Code::NotFound]);
-}
-
-/// Regions of flat companions that begin, end, or meet a chunk that does, within a block.
-fn boundaries(cases: &mut Cases) {
-    type Boundary<'a> = (&'a str, usize, &'a [u64], &'a [u64], &'a str);
-    let listed: [Boundary<'_>; 8] = [
-        ("half-row", 0, &[0, 0], &[1, 2], "A region ends within a block."),
-        ("half-rows", 0, &[0, 2], &[1, 2], "A region begins within a block."),
-        ("column", 0, &[0, 0], &[6, 1], "A region is no run of the flattened shape."),
-        ("line-start", 1, &[1], &[3], "A region begins at the second element of a block."),
-        ("line-end", 1, &[4], &[5], "A region ends an element before the tensor does."),
-        (
-            "columns-whole",
-            4,
-            &[0, 0],
-            &[6, 4],
-            "A region of whole blocks meets chunks that are no runs.",
-        ),
-        (
-            "columns-block",
-            4,
-            &[0, 0],
-            &[1, 4],
-            "A region of one block meets chunks that are no runs.",
-        ),
-        (
-            "chunk-off",
-            5,
-            &[0],
-            &[4],
-            "A region of one block meets a chunk that ends within another.",
-        ),
-    ];
-    for (slug, tensor, start, extent, fault) in listed {
-        let slug = format!("block-{slug}");
-        let (start, extent) = (json!(start), json!(extent));
-        refused(cases, "flat", tensor, start, extent, &slug, fault, Code::BlockBoundary);
-    }
 }
 
 /// What is damaged matters to regions that meet it.
