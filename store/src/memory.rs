@@ -65,6 +65,11 @@ impl MemoryFs {
         Arc::new(DirStore::of(fs, self.root.clone(), String::new()))
     }
 
+    /// The root directory.
+    pub(crate) fn root(&self) -> MemoryDir {
+        self.root.clone()
+    }
+
     /// The bytes of a regular file by its path from the root.
     ///
     /// # Errors
