@@ -1,12 +1,14 @@
 //! Copying a checkpoint, and proving every byte on its way.
 //!
-//! It knows the order in which files appear in the copy: the commit file last. The copy is the same
+//! It knows the order in which files appear in the copy: parts after all that they name, the commit
+//! file last. The copy is the same
 //! checkpoint: every named file has the same bytes.
 
 use std::sync::Arc;
 
 use waystation_format::digest::Hasher;
 use waystation_format::manifest::NamedFile;
+use waystation_format::part::Part;
 use waystation_format::{Code, Digest, Error, Result, commit_file, limits, names, rule};
 use waystation_reader::{Checkpoint, OpenOptions, Progress};
 use waystation_store::Store;
@@ -76,13 +78,21 @@ pub fn copy(from: &Arc<dyn Store>, to: &Arc<dyn Store>, progress: &dyn Progress)
     progress.begin("copy", bytes);
 
     let threads = workers::default_threads();
+    let is_part = |file: &&NamedFile| names::parse_part(&file.name).is_some();
+    let parts: Vec<&NamedFile> = named.iter().filter(is_part).collect();
+    let rest = named.iter().filter(|file| !is_part(file));
     let rest: Vec<&NamedFile> =
-        named.iter().filter(|file| names::parse_shard(&file.name).is_none()).collect();
+        rest.filter(|file| names::parse_shard(&file.name).is_none()).collect();
     workers::map(threads, &rest, |_, file| copy_file(from, to, file, progress))?;
-    let parts: Vec<&NamedFile> =
-        named.iter().filter(|file| names::parse_part(&file.name).is_some()).collect();
-    workers::map(threads, &parts, |_, file| copy_shards(from, to, &file.name, progress))?;
-
+    workers::map(threads, &parts, |_, file| copy_shards(from, to, file, progress))?;
+    // Where all parts are, anyone may commit.
+    to.sync()?;
+    workers::map(threads, &parts, |_, file| {
+        let part = read_part(from, file)?;
+        let _: bool = put::put_checked(to, &file.name, part.raw())?;
+        progress.advance(put::length(part.raw()));
+        Ok(())
+    })?;
     check_all(to, &named)?;
     let _: bool = put::put_checked(to, names::MANIFEST, &raw)?;
     if from.stat(names::REJECTED)?.is_some() {
@@ -130,7 +140,7 @@ fn check_all(to: &Arc<dyn Store>, named: &[NamedFile]) -> Result<()> {
     }
 }
 
-/// Copies a page, part or attachment.
+/// Copies a page or attachment.
 fn copy_file(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
@@ -142,16 +152,16 @@ fn copy_file(
         hasher.update(bytes);
         Ok(())
     })?;
-    let found = hasher.finish();
+    let broken = match names::parse_attachment(&file.name) {
+        Some(_) => rule::ATTACHMENT_DIGEST,
+        None => rule::PAGE_DIGEST,
+    };
+    check_digest(file, hasher.finish(), broken)
+}
+
+fn check_digest(file: &NamedFile, found: Digest, broken: &'static str) -> Result<()> {
     match file.digest {
         Some(expected) if expected != found => {
-            let broken = if names::parse_part(&file.name).is_some() {
-                rule::INTEGRITY_PART
-            } else if names::parse_attachment(&file.name).is_some() {
-                rule::ATTACHMENT_DIGEST
-            } else {
-                rule::PAGE_DIGEST
-            };
             let message = format!("expected SHA-256 {expected}, found {found}");
             Err(Error::rule(Code::DigestMismatch, broken, message).in_file(&file.name))
         }
@@ -159,17 +169,23 @@ fn copy_file(
     }
 }
 
-/// Copies the shards of the part `name`, whose digest was checked while it was copied: the copy is
-/// what is read here.
+/// Reads a part that the manifest names.
+fn read_part(from: &Arc<dyn Store>, file: &NamedFile) -> Result<Part> {
+    let raw = gather::read_all(from, &file.name, limits::PART_BYTES)?;
+    check_digest(file, Digest::of(&raw), rule::INTEGRITY_PART)?;
+    Part::parse(raw).map_err(|e| e.in_file(&file.name))
+}
+
+/// Copies the shards of a part.
 fn copy_shards(
     from: &Arc<dyn Store>,
     to: &Arc<dyn Store>,
-    name: &str,
+    file: &NamedFile,
     progress: &dyn Progress,
 ) -> Result<()> {
-    let part = gather::read_part(to, name)?;
+    let part = read_part(from, file)?;
     let layouts = gather::layouts(&part)?;
-    let shards = check::expected_shards(&part, layouts).map_err(|e| e.in_file(name))?;
+    let shards = check::expected_shards(&part, layouts).map_err(|e| e.in_file(&file.name))?;
     drop(part);
     shards.iter().try_for_each(|shard| copy_shard(from, to, shard, progress))
 }

@@ -413,6 +413,8 @@ fn sweep(run: &Arc<dyn Store>, victim: &Arc<dyn Store>, name: &str) -> Result<Fa
     if let Some(subdirectory) = left {
         return Ok(Fate::Left { subdirectory });
     }
+    // While a part may come back after a power cut the marker has to: anyone could commit it.
+    victim.sync()?;
     victim.remove(names::DELETED)?;
     match run.remove_dir(name) {
         // Something came in since it was listed: marked again, so that the next keeper goes on.

@@ -15,7 +15,7 @@ use waystation_format::{Code, names};
 use waystation_reader::NoProgress;
 use waystation_store::testing::{Errno, Op};
 use waystation_store::{MemoryFs, Store};
-use waystation_writer::{copy, copy_into, pin, reject};
+use waystation_writer::{CommitOptions, commit, copy, copy_into, pin, reject};
 
 use support::*;
 
@@ -53,7 +53,16 @@ fn a_copy_has_the_same_files() {
     let commit = place("/waystation.commit");
     assert!(place("/rejected") < commit && place("/manifest.json") < commit);
     let syncs = |line: &&String| **line == format!("fsync {name}");
-    assert_eq!(changes[..commit].iter().filter(syncs).count(), 1);
+    assert_eq!(changes[..commit].iter().filter(syncs).count(), 2);
+    // All that the parts name has its bytes and its name before any part is there.
+    let synced = changes.iter().position(|line| syncs(&line)).unwrap();
+    let last = |begin: &str| {
+        let begin = format!("{begin} {name}/");
+        changes.iter().rposition(|line| line.starts_with(&begin) && line.ends_with(".safetensors"))
+    };
+    assert!(last("close").unwrap() < synced);
+    let first = changes.iter().position(|line| line.contains("/part-")).unwrap();
+    assert!(synced < first && first < commit);
     assert_eq!(changes[commit..].iter().filter(syncs).count(), 1);
     assert_eq!(changes.last().unwrap(), "fsync .");
 }
@@ -101,7 +110,7 @@ fn damage_is_seen_on_the_way_and_leaves_no_checkpoint() {
 
 #[test]
 fn whatever_call_fails_there_is_no_half_copy() {
-    let (_, name, from, _) = original();
+    let (_, name, from, models) = original();
     for op in [Op::MakeDir, Op::Create, Op::WriteAt, Op::SyncFile, Op::Close, Op::SyncDir, Op::Link]
     {
         for nth in 1.. {
@@ -115,6 +124,10 @@ fn whatever_call_fails_there_is_no_half_copy() {
                 && !linked
             {
                 assert!(to.stat(names::COMMIT).unwrap().is_none());
+                // Nor does anybody make a checkpoint of it that is not the whole one.
+                if commit(&to, &CommitOptions::default(), &NoProgress).is_ok() {
+                    check_equal(&to, &models);
+                }
             }
             if !hit {
                 break;

@@ -175,6 +175,7 @@ fn a_directory_goes_in_an_order_that_never_shows_half_of_it() {
         "unlink @/part-00000",
         "unlink @/records-00000.json",
         "unlink @/tensors-00000.json",
+        "fsync @",
         "unlink @/deleted",
         "rmdir @",
         "fsync .",

@@ -142,6 +142,22 @@ fn table(name: &str, registry: &Registry, rules: &[Rule]) -> Option<String> {
             &["grade", "means"],
             registry.grades.iter().map(|g| [code(&g.id), g.meaning.clone()]),
         ),
+        "crash-points" => rows(
+            &["window", "from", "to", "`latest`", "what repairs it"],
+            registry.windows.iter().map(|w| {
+                let latest: Vec<String> =
+                    w.latest.iter().map(|answer| format!("{answer:?}").to_lowercase()).collect();
+                let repairs = [repairs(&w.repairs), w.note.clone()];
+                let repairs = repairs.into_iter().filter(|text| !text.is_empty());
+                [
+                    w.id.clone(),
+                    w.from.clone(),
+                    w.to.clone(),
+                    latest.join(" or "),
+                    repairs.collect::<Vec<_>>().join("; "),
+                ]
+            }),
+        ),
         "rules" => rows(
             &["rule", "who", "depth", "codes", "chapter"],
             rules.iter().map(|r| {
@@ -163,6 +179,18 @@ fn rows<const N: usize>(head: &[&str; N], body: impl Iterator<Item = [String; N]
         out += &format!("| {} |\n", row.map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
     out
+}
+
+/// Any of these.
+fn repairs(all: &[String]) -> String {
+    match all {
+        [] => "nothing".to_owned(),
+        [one] => code(one),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(|id| code(id)).collect();
+            format!("{}, or {}", first.join(", "), code(last))
+        }
+    }
 }
 
 fn code(id: &str) -> String {
@@ -189,6 +217,7 @@ mod tests {
             orders: vec![],
             schedules: vec![],
             grades: vec![],
+            windows: vec![],
         }
     }
 

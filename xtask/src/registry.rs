@@ -25,6 +25,7 @@ pub(crate) struct Registry {
     pub(crate) orders: Vec<Order>,
     pub(crate) schedules: Vec<Schedule>,
     pub(crate) grades: Vec<Grade>,
+    pub(crate) windows: Vec<Window>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -194,6 +195,31 @@ pub(crate) struct Grade {
     pub(crate) meaning: String,
 }
 
+/// A window of the table of crash points.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Window {
+    pub(crate) id: String,
+    /// What begins it.
+    pub(crate) from: String,
+    /// What ends it; empty for the last.
+    #[serde(default)]
+    pub(crate) to: String,
+    /// What `latest` may answer.
+    pub(crate) latest: Vec<Answer>,
+    /// What makes the run as if nothing had happened, or the save done.
+    pub(crate) repairs: Vec<String>,
+    #[serde(default)]
+    pub(crate) note: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    Old,
+    New,
+}
+
 impl Registry {
     /// Reads every file of `folder`.
     pub(crate) fn load(folder: &Path) -> Result<Self> {
@@ -211,6 +237,7 @@ impl Registry {
             orders: table(folder, "orders", "order")?,
             schedules: table(folder, "schedules", "schedule")?,
             grades: table(folder, "grades", "grade")?,
+            windows: table(folder, "crash-points", "window")?,
         })
     }
 
@@ -230,6 +257,17 @@ impl Registry {
         twice("orders", self.orders.iter().map(|o| o.id.clone()), &mut found);
         twice("schedules", self.schedules.iter().map(|s| s.id.clone()), &mut found);
         twice("grades", self.grades.iter().map(|g| g.id.clone()), &mut found);
+        twice("crash-points", self.windows.iter().map(|w| w.id.clone()), &mut found);
+        for pair in self.windows.windows(2) {
+            if let [one, next] = pair
+                && one.to != next.from
+            {
+                found.push(format!(
+                    "crash-points: {} does not end where {} begins",
+                    one.id, next.id
+                ));
+            }
+        }
         for code in &self.codes {
             if !self.classes.iter().any(|class| class.id == code.class) {
                 found.push(format!("code {}: no class {}", code.id, code.class));

@@ -112,9 +112,10 @@ fn python(root: &Path) -> Result<Outcome> {
     status(command)
 }
 
-/// Every bit of a small checkpoint flipped, and hundreds of real kills: optimized, or it takes an hour.
+/// Every bit of a small checkpoint flipped, power lost at every call, and hundreds of real kills:
+/// optimized, or it takes an hour.
 fn sweep(root: &Path) -> Result<Outcome> {
-    let tests = ["--test", "every_bit", "--test", "kill"];
+    let tests = ["--test", "every_bit", "--test", "crash", "--test", "kill"];
     let mut command = cargo_command(root);
     command.args([
         "test",

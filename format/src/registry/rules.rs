@@ -309,7 +309,7 @@ pub const RUN_RESOLVE_ONCE: &str = "run.resolve-once";
 pub const RUN_PIN: &str = "run.pin";
 /// A keeper MUST NOT delete what `latest` would return, and counts only complete, not rejected checkpoints as kept. (Keeper)
 pub const GC_KEPT: &str = "gc.kept";
-/// For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, then remove the other files by name and at last the directory, relative to handles of the directories, without recursion and without following links. (Keeper)
+/// For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, remove the other files by name, fsync, and at last the marker and the directory, relative to handles of the directories, without recursion and without following links. (Keeper)
 pub const GC_ORDER: &str = "gc.order";
 /// An uncommitted attempt MUST NOT be deleted unless its timeline is below that of what `latest` would return, or it is older than an age that the caller gave. (Keeper)
 pub const GC_UNCOMMITTED: &str = "gc.uncommitted";
@@ -1612,7 +1612,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "11-commit.md",
-        text: "For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, then remove the other files by name and at last the directory, relative to handles of the directories, without recursion and without following links. Between its marker and the removal it looks again for a commit file that it did not expect and for pins, and if there is one takes away the marker, when it has made that itself. It goes on with a removal that another keeper began only when that marker is old.",
+        text: "For each victim a keeper MUST create the `deleted` marker, fsync, remove the commit file, fsync, remove the other files by name, fsync, and at last the marker and the directory, relative to handles of the directories, without recursion and without following links. Between its marker and the removal it looks again for a commit file that it did not expect and for pins, and if there is one takes away the marker, when it has made that itself. It goes on with a removal that another keeper began only when that marker is old.",
     },
     RuleInfo {
         id: GC_UNCOMMITTED,
@@ -1652,7 +1652,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[],
         chapter: "11-commit.md",
-        text: "A copy MUST be made in a new directory, verified against the digests and checksums while it is made, fsynced, and given its commit file last. A `rejected` marker is copied before; pins are not copied.",
+        text: "A copy MUST be made in a new directory, verified against the digests and checksums while it is made, fsynced, and given its commit file last. Its parts are put as a writer puts its own, after every shard, attachment and page is fsynced, and the directory. A `rejected` marker is copied before the commit file; pins are not copied.",
     },
     RuleInfo {
         id: OPEN_NO_DATA,
