@@ -1,5 +1,6 @@
 //! The command line: names, flags, help with examples. Knows nothing of checkpoints.
 
+mod conformance;
 mod order;
 mod rng;
 
@@ -7,6 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use conformance::{
+    Conformance, ConformanceAction, ConformanceExplain, ConformanceExport, ConformanceList,
+    ConformanceMatrix, ConformanceRun, ConformanceVerify, ProfileArg,
+};
 pub(crate) use order::Order;
 pub(crate) use rng::{Rng, RngAction, RngConvert, RngForm, RngNext};
 
@@ -64,6 +69,7 @@ pub(crate) enum Command {
     Tour(Tour),
     Rng(Rng),
     Order(Order),
+    Conformance(Conformance),
     Bench(Bench),
 }
 

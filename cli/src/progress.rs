@@ -53,6 +53,30 @@ impl Bars {
         self.bar().finish_and_clear();
     }
 
+    /// A bar that counts `what`.
+    pub(crate) fn begin_count(&self, what: &str, total: u64) {
+        self.show("{msg:<18} {bar:32} {pos:>6} of {len} {eta:>4}", what, total);
+    }
+
+    /// One more of what is counted.
+    pub(crate) fn step(&self) {
+        self.bar().inc(1);
+    }
+
+    fn show(&self, template: &str, what: &str, total: u64) {
+        let mut bar = self.bar();
+        bar.finish_and_clear();
+        if self.hidden {
+            return;
+        }
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let fresh = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        fresh.set_style(style);
+        fresh.set_message(crate::output::printable(what));
+        *bar = fresh;
+    }
+
     fn bar(&self) -> std::sync::MutexGuard<'_, ProgressBar> {
         self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -67,19 +91,9 @@ impl Watcher for Bars {
 
 impl Progress for Bars {
     fn begin(&self, what: &str, total_bytes: u64) {
-        let mut bar = self.bar();
-        bar.finish_and_clear();
-        if self.hidden {
-            return;
-        }
         let template = "{msg:<18} {bar:32} {decimal_bytes:>10} of {decimal_total_bytes} \
                         {decimal_bytes_per_sec:>12} {eta:>4}";
-        let style =
-            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let fresh = ProgressBar::with_draw_target(Some(total_bytes), ProgressDrawTarget::stderr());
-        fresh.set_style(style);
-        fresh.set_message(crate::output::printable(what));
-        *bar = fresh;
+        self.show(template, what, total_bytes);
     }
 
     fn advance(&self, bytes: u64) {

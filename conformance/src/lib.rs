@@ -38,6 +38,8 @@ pub mod case;
     reason = "as for build"
 )]
 pub mod catalogue;
+pub mod explain;
+pub mod export;
 pub mod files;
 #[allow(
     clippy::expect_used,

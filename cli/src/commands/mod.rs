@@ -3,6 +3,7 @@
 mod bench;
 mod cat;
 mod commit;
+mod conformance;
 mod copy;
 mod diff;
 mod export;
@@ -83,6 +84,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<u8> {
         Command::Tour(args) => tour::run(&args, context),
         Command::Rng(args) => rng::run(&args, context),
         Command::Order(args) => order::run(&args, context),
+        Command::Conformance(args) => conformance::run(&args, context),
         Command::Bench(args) => bench::run(&args, context),
     }
 }

@@ -6,9 +6,13 @@ pub use forms::{badge, junit, markdown, text};
 
 use std::collections::HashMap;
 use std::fmt;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use waystation_format::{Error, Result};
 
 use super::adapter::{Hello, Limits};
 use super::expected::Problem;
@@ -275,6 +279,35 @@ impl Report {
         report
     }
 
+    /// Writes `report.json`, `junit.xml`, `summary.md` and `badge.json` into `dir`, which is made where it is not there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let named = |path: &Path, e| Error::io("write", e).in_file(path.display().to_string());
+        fs::create_dir_all(dir).map_err(|e| named(dir, e))?;
+        for (name, text) in [
+            ("report.json", format!("{:#}\n", json!(self))),
+            ("junit.xml", junit(self)),
+            ("summary.md", markdown(self)),
+            ("badge.json", format!("{:#}\n", badge(self))),
+        ] {
+            let path = dir.join(name);
+            fs::write(&path, text).map_err(|e| named(&path, e))?;
+        }
+        Ok(())
+    }
+
+    /// What no list of expected failures puts right, a line each.
+    #[must_use]
+    pub fn beyond_listing(&self) -> Vec<String> {
+        let crashes = |r: &&CaseResult| r.verdict == Verdict::Crash && r.profile == Profile::Core;
+        let crashes = self.results.iter().filter(crashes);
+        let mut reasons: Vec<String> = crashes.map(|r| format!("{} crashes", r.id)).collect();
+        reasons.extend(self.not_run());
+        reasons
+    }
+
     /// Why the run is not fine, a line each. A profile that was asked for and not run is no pass.
     #[must_use]
     pub fn reasons(&self) -> Vec<String> {
@@ -290,6 +323,12 @@ impl Report {
             many => reasons.push(format!("{many} cases failed")),
         }
         reasons.extend(self.problems.iter().map(ToString::to_string));
+        reasons.extend(self.not_run());
+        reasons
+    }
+
+    fn not_run(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
         for asked in &self.profiles_asked {
             let ran = self.profiles.iter().find(|p| p.profile == *asked);
             if ran.is_none_or(|ran| ran.status == Status::NotRun) {

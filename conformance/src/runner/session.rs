@@ -56,6 +56,8 @@ pub trait Watcher {
     fn begin(&self, _cases: usize) {}
     /// After each.
     fn done(&self, _result: &CaseResult) {}
+    /// After each of those that have no result of their own.
+    fn advance(&self) {}
     /// Asked between cases.
     fn cancelled(&self) -> bool {
         false
