@@ -12,6 +12,8 @@ use waystation_reader::{Checkpoint, OpenOptions};
 
 use super::Request;
 
+/// Bytes of a tensor that are in memory at once.
+pub(super) const PIECE_BYTES: u64 = 4 << 20;
 /// Up to so many bytes stand beside their digest.
 const SHOWN_BYTES: usize = 64;
 
@@ -62,7 +64,7 @@ pub(super) fn open(path: &Path) -> Result<Checkpoint> {
 fn tensor(checkpoint: &Checkpoint, entry: &Arc<Entry>) -> Result<Value> {
     let tensor = checkpoint.tensor_of(entry)?;
     let mut packed = Packed::default();
-    let read = tensor.stream(u64::MAX, &mut |bytes| {
+    let read = tensor.stream(PIECE_BYTES, &mut |bytes| {
         packed.take(bytes);
         Ok(())
     });

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use waystation_format::{Code, Error, Identity, Region, Result, rule};
 
-use super::read::{Packed, open};
+use super::read::{PIECE_BYTES, Packed, open};
 use super::request::{exact, numbers};
 use super::{Request, bad_argument};
 
@@ -19,7 +19,7 @@ pub(super) fn answer(request: &Request) -> Result<Value> {
     let tensor = checkpoint.tensor(&identity)?;
     let region = boxed(&start, &extent)?;
     let mut packed = Packed::default();
-    tensor.stream_region(&region, u64::MAX, &mut |bytes| {
+    tensor.stream_region(&region, PIECE_BYTES, &mut |bytes| {
         packed.take(bytes);
         Ok(())
     })?;
