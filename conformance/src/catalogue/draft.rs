@@ -134,6 +134,12 @@ impl Draft<'_> {
         self
     }
 
+    /// Files of its own that share much with a base: git holds what differs.
+    pub fn over(mut self, base: &str) -> Self {
+        self.expect.made.base = Some(base.to_owned());
+        self
+    }
+
     /// A checkpoint of the base as it is: it must be read.
     pub fn accepts(self, base: &str) {
         let recipe = named(base);
@@ -227,6 +233,15 @@ impl Draft<'_> {
         self.push(bent.files, Some(base));
     }
 
+    /// Files of its own that may be read with this content, or refused with one of the codes.
+    pub fn either_files(mut self, files: Files, answer: Value, codes: &[Code]) {
+        self.expect.outcome = Outcome::Either;
+        assert!(self.expect.latitude.is_some(), "{}: either needs a latitude", self.expect.id);
+        self.expect.answer = Some(answer);
+        self.codes(codes);
+        self.push(files, None);
+    }
+
     /// A recipe to be written; what it then holds is compared.
     pub fn writes(mut self, recipe: &Recipe) {
         let recipe_value = serde_json::to_value(recipe).expect("a recipe is JSON");
@@ -255,7 +270,7 @@ impl Draft<'_> {
 
     fn push(self, given: Files, base: Option<&str>) {
         let Self { cases, mut expect } = self;
-        expect.made.base = base.map(str::to_owned);
+        expect.made.base = base.map(str::to_owned).or(expect.made.base);
         cases.cases.push(Case { expect, given });
     }
 

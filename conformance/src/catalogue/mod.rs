@@ -23,6 +23,7 @@ mod regions;
 mod shards;
 mod tensors;
 mod training;
+pub mod untestable;
 
 use std::collections::BTreeMap;
 

@@ -44,6 +44,11 @@ impl Ask {
         self.more("sources", json!([cursor, records, sha256]))
     }
 
+    /// Has a fingerprint for an opaque cursor.
+    pub(super) fn fingerprint(self, cursor: &str, tree: Value) -> Self {
+        self.more("fingerprints", json!([cursor, tree]))
+    }
+
     /// Wants its items of the next batch.
     pub(super) fn share(self) -> Self {
         self.with("share", true.into())

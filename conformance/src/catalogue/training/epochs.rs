@@ -189,6 +189,7 @@ fn bounds(cases: &mut Cases) {
     let mut mismatch = |slug: &str, fault: &str, pointer: &str, value: Value| {
         cases
             .case(&format!("resume/cursor-{slug}"), &["cursor.canary", "restore.canary"], fault)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(offering(here(), &record).request())
             .rejects_recipe(
@@ -255,6 +256,7 @@ fn bounds(cases: &mut Cases) {
             &["cursor.canary"],
             "The canary has three items of a cursor that ends after two.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(offering(here(), &short).request())
         .rejects_recipe(&held, &Bend::new("an item more"), &[Code::CanaryMismatch]);

@@ -84,12 +84,13 @@ fn every_algorithm(cases: &mut Cases) {
             .case(
                 &format!("resume/fork-{slug}"),
                 &["rng.fork", "restore.grade"],
-                &format!("A {} of two ranks is resumed on three, as rank 2.", stream.algorithm),
+                &format!("A {} of one rank is resumed on three, as rank 2.", stream.algorithm),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(place(&[("dp", 3, 2)]).demand("fork").request())
             .answers_files(
-                varying(&stream, "dropout", "fork", &[("dp", 2)]),
+                varying(&stream, "dropout", "fork", &[("dp", 1)]),
                 said(&[grade("fork", "dropout", &new)], &[], &[]),
             );
     }
@@ -162,6 +163,7 @@ fn coordinates(cases: &mut Cases) {
     for (slug, what, name, axes, ask, coordinate) in rows {
         cases
             .case(&format!("resume/fork-{slug}"), &["rng.fork"], what)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(ask.demand("fork").request())
             .answers_files(
@@ -185,6 +187,7 @@ fn on_reshape(cases: &mut Cases) {
                 &["restore.grade"],
                 &format!("A stream with `{on_reshape}` on a topology whose other axes are new is what it was."),
             )
+            .over("bare")
             .effect(Effect::LostCheckpoint)
             .request(place(&[("dp", 2, 1), ("tp", 4, 3)]).request())
             .answers_files(files(on_reshape), here.clone());
@@ -195,6 +198,7 @@ fn on_reshape(cases: &mut Cases) {
             &["restore.grade", "restore.demand"],
             "A stream with `reinit` on another topology is to be seeded anew by the trainer.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(three().demand("none").request())
         .answers_files(files("reinit"), said(std::slice::from_ref(&none), &[], &[]));
@@ -204,6 +208,7 @@ fn on_reshape(cases: &mut Cases) {
             &["restore.require"],
             "A stream with `require` on another topology, which the caller does without.",
         )
+        .over("bare")
         .effect(Effect::LostCheckpoint)
         .request(three().without(&["dropout"]).request())
         .answers_files(files("require"), said(&[none], &[], &[]));
@@ -247,6 +252,7 @@ fn on_reshape(cases: &mut Cases) {
     for (slug, rules, fault, on_reshape, ask) in refusals {
         cases
             .case(&format!("resume/{slug}"), rules, fault)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(ask.request())
             .rejects_files(files(on_reshape), &[Code::NotExact]);
@@ -268,6 +274,7 @@ fn missing(cases: &mut Cases) {
             &["restore.grade"],
             "A stream fits, and has no record for the place: it is not forked.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(place(&[("dp", 2, 1)]).demand("none").request())
         .answers_files(files.clone(), said(&[none], &[], &[]));
@@ -277,6 +284,7 @@ fn missing(cases: &mut Cases) {
             &["restore.demand"],
             "A stream has no record for the place, and `fork` is demanded.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(place(&[("dp", 2, 1)]).demand("fork").request())
         .rejects_files(files.clone(), &[Code::NotExact]);
@@ -286,6 +294,7 @@ fn missing(cases: &mut Cases) {
             &["record.grid"],
             "A stream varies over an axis of two and has a record for one place.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .rejects_files(files, &[Code::RecordGrid]);
 }
@@ -303,6 +312,7 @@ fn grades_alone(cases: &mut Cases) {
                 &["restore.grade"],
                 &format!("No topology is asked about: a stream with `{on_reshape}` that varies is exact while its axes are unchanged."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(super::asking::no_topology().request())
             .answers_files(

@@ -82,6 +82,7 @@ pub(super) fn wrong_forms(cases: &mut Cases, record: &Value, table: &[Wrong<'_>]
     for (slug, rules, fault, pointer, value, code) in table {
         cases
             .case(&format!("core/{slug}"), rules, fault)
+            .over("bare")
             .effect(Effect::WrongResume)
             .rejects_recipe(&recipe, &bent(&recipe, record, pointer, value), &[*code]);
     }
@@ -92,6 +93,7 @@ pub(super) fn right_forms(cases: &mut Cases, table: &[(&str, &[&str], &str, Valu
     for (slug, rules, what, record) in table {
         cases
             .case(&format!("core/{slug}"), rules, what)
+            .over("bare")
             .effect(Effect::LostCheckpoint)
             .accepts_recipe(&recipe(std::slice::from_ref(record)));
     }

@@ -125,6 +125,7 @@ pub(super) fn restored_files(
 ) {
     cases
         .case(&format!("resume/{slug}"), rules, what)
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(offering(here(), root).request())
         .answers_files(files, said(&[], &[exact(root)], &[]));

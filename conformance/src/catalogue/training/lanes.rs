@@ -114,7 +114,7 @@ fn walked(cases: &mut Cases) {
     for (slug, what, node, consumed, items) in rows {
         restored(
             cases,
-            (&format!("lanes-{slug}"), &["cursor.lanes", "cursor.canary"]),
+            (&format!("lanes-{slug}"), &["cursor.lanes", "cursor.lane-record", "cursor.canary"]),
             what,
             &root(&node, consumed, &bare(&items)),
         );
@@ -270,6 +270,7 @@ fn records(cases: &mut Cases) {
         let held = recipe(std::slice::from_ref(&record));
         cases
             .case(&format!("resume/lanes-{slug}"), &["cursor.lane-record"], fault)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(offering(here(), &value).request())
             .rejects_recipe(
@@ -323,6 +324,7 @@ fn records(cases: &mut Cases) {
     for (slug, rule, fault, counts, code) in rows {
         cases
             .case(&format!("resume/lanes-tensor-{slug}"), &[rule], fault)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(offering(here(), &in_tensor).request())
             .rejects_recipe(&held(counts), &Bend::new("other shards"), &[code]);

@@ -9,10 +9,17 @@ mod forks;
 mod held;
 mod items;
 mod lanes;
+mod nodes;
+mod offered;
+mod optimizers;
 mod orders;
+mod progress;
+mod restoring;
+mod schedules;
 mod shares;
 mod stream_forms;
 mod streams;
+mod trees;
 mod vectors;
 
 use super::Cases;
@@ -25,4 +32,11 @@ pub(super) fn add(cases: &mut Cases) {
     epochs::add(cases);
     lanes::add(cases);
     shares::add(cases);
+    nodes::add(cases);
+    trees::add(cases);
+    offered::add(cases);
+    restoring::add(cases);
+    progress::add(cases);
+    optimizers::add(cases);
+    schedules::add(cases);
 }

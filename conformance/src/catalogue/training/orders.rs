@@ -210,6 +210,7 @@ fn tensors(cases: &mut Cases) {
     let mut refused = |slug: &str, rules: &[&str], fault: &str, recipe: &Recipe, code| {
         cases
             .case(&format!("resume/order-tensor-{slug}"), rules, fault)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(offering(here(), &value).request())
             .rejects_recipe(recipe, &Bend::new("another tensor"), &[code]);
@@ -259,6 +260,7 @@ fn tensors(cases: &mut Cases) {
             &["order.tensor"],
             "The tensor of an order is not there.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(offering(here(), &value).request())
         .rejects_recipe(

@@ -65,6 +65,7 @@ fn by_rule(cases: &mut Cases) {
                 &["cursor.share", "cursor.partition"],
                 &format!("Rank {rank} of {ranks} takes its items of a batch of six, `{rule}`."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(asking(place(&[("dp", ranks, rank)]), &value))
             .answers_files(files(&[train(value.clone())]), sharing(&value, share));
@@ -82,6 +83,7 @@ fn by_rule(cases: &mut Cases) {
                 &["cursor.share", "cursor.partition"],
                 &format!("Rank {rank} of {ranks} takes the items of its lanes."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(asking(place(&[("dp", ranks, rank)]), &value))
             .answers_files(files(&[train(value.clone())]), sharing(&value, share));
@@ -126,6 +128,7 @@ fn over_axes(cases: &mut Cases) {
         let value = batches("round-robin", axes);
         cases
             .case(&format!("resume/share-{slug}"), &["cursor.share", "cursor.partition"], what)
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(asking(ask, &value))
             .answers_files(on_two_axes(&value), sharing(&value, share));
@@ -146,6 +149,7 @@ fn at_the_end(cases: &mut Cases) {
                 &["cursor.share"],
                 &format!("The last batch has three items of six: rank {rank} of 2, `{rule}`."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(asking(place(&[("dp", 2, rank)]), &value))
             .answers_files(files(&[train(value.clone())]), sharing(&value, share));
@@ -154,6 +158,7 @@ fn at_the_end(cases: &mut Cases) {
     value["partition"] = json!({"axes": ["dp"], "batch": 6, "rule": "contiguous"});
     cases
         .case("resume/share-ended", &["cursor.share"], "Nothing is left to be shared.")
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(asking(place(&[("dp", 2, 0)]), &value))
         .answers_files(files(&[train(value.clone())]), sharing(&value, &[]));
@@ -184,15 +189,17 @@ fn refused(cases: &mut Cases) {
                 &["cursor.share", "restore.never-round"],
                 &format!("{what}: there is no such share, and none is made up."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(asking(ask.clone().demand("none"), &value))
             .rejects_files(files.clone(), &[Code::NotExact]);
         cases
             .case(
                 &format!("resume/share-{slug}-not-asked"),
-                &["cursor.share", "restore.grade"],
+                &["cursor.share", "restore.grade", "restore.never-round"],
                 &format!("{what}, and no share is asked for: the cursor is exact."),
             )
+            .over("bare")
             .effect(Effect::LostCheckpoint)
             .request(offering(ask, &value).request())
             .answers_files(files, said(&[], &[exact(&value)], &[]));
@@ -204,6 +211,7 @@ fn refused(cases: &mut Cases) {
             &["cursor.partition", "restore.grade"],
             "A share is asked for, and the cursor does not say how ranks share: none is given.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(asking(here(), &value))
         .answers_files(files(&[train(value.clone())]), said(&[], &[exact(&value)], &[]));

@@ -246,6 +246,15 @@ fn right(cases: &mut Cases) {
     most["value"]["state"] = "5a".repeat(8192).into();
     most["value"]["caches"] = json!([{"bits": "", "kind": "vendor/a"},
         {"bits": "b".repeat(128), "kind": "vendor/b"}]);
+    cases
+        .case(
+            "extended/rng-largest",
+            &["rng.form", "limit.value"],
+            "A stream of an unknown algorithm with the longest state, canary, outputs and cache.",
+        )
+        .over("bare")
+        .effect(Effect::LostCheckpoint)
+        .accepts_recipe(&recipe(&[most]));
     right_forms(
         cases,
         &[
@@ -260,12 +269,6 @@ fn right(cases: &mut Cases) {
                 &["rng.unknown", "rng.form", "rng.canary-there"],
                 "A stream of an unknown algorithm without canary, state and much else.",
                 unknown(json!(""), 0),
-            ),
-            (
-                "rng-largest",
-                &["rng.form", "limit.value"],
-                "A stream of an unknown algorithm with the longest state, canary, outputs and cache.",
-                most,
             ),
         ],
     );
@@ -300,6 +303,7 @@ fn carried(cases: &mut Cases) {
                 &["rng.unknown", "restore.grade"],
                 &format!("{what} is not restored, and the caller puts up with it."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(here().demand("none").request())
             .answers_files(files.clone(), said(&[none], &[], &[]));
@@ -309,6 +313,7 @@ fn carried(cases: &mut Cases) {
                 &["restore.demand"],
                 &format!("{what} is not restored, and `exact` is demanded."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(here().request())
             .rejects_files(files, &[Code::NotExact]);
@@ -330,6 +335,7 @@ fn alike(cases: &mut Cases) {
             &["rng.alike", "record.grid"],
             "A stream of two places that differ in state and caches alone.",
         )
+        .over("bare")
         .effect(Effect::LostCheckpoint)
         .accepts_recipe(&recipe);
     let dxsm = value(&vectors::stream("numpy/PCG64DXSM/42"), "fork");
@@ -349,6 +355,7 @@ fn alike(cases: &mut Cases) {
                 &["rng.alike"],
                 &format!("The records of a stream {what}."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .rejects_recipe(
                 &recipe,

@@ -103,6 +103,7 @@ fn restored(cases: &mut Cases) {
                 &["rng.canary", "rng.state", "restore.grade"],
                 &format!("A stream: {what}."),
             )
+            .over("bare")
             .effect(Effect::LostCheckpoint)
             .request(here().request())
             .answers_files(files(&[dropout(&stream)]), answer);
@@ -127,6 +128,7 @@ fn seldom(cases: &mut Cases) {
             &["rng.state"],
             "A Mersenne Twister of which only the highest bit of the first word is set, as init_by_array leaves it at least.",
         )
+        .over("bare")
         .effect(Effect::LostCheckpoint)
         .request(here().request())
         .answers_files(
@@ -146,6 +148,7 @@ fn seldom(cases: &mut Cases) {
             &["rng.state"],
             "An SFC64 all of whose words are 0, which is a state like any other.",
         )
+        .over("bare")
         .effect(Effect::LostCheckpoint)
         .request(here().request())
         .answers_files(files(&[dropout(&zeros)]), said(&[exact("dropout", &zeros)], &[], &[]));
@@ -284,6 +287,7 @@ fn tensors(cases: &mut Cases) {
     let (good, said_record) = held(json!({}));
     cases
         .case("resume/rng-tensor", &["rng.tensor"], "The state stands in a tensor.")
+        .over("bare")
         .effect(Effect::LostCheckpoint)
         .request(here().request())
         .answers_files(crate::bend::straight(&good), said(&[exact("dropout", &stream)], &[], &[]));
@@ -310,12 +314,14 @@ fn tensors(cases: &mut Cases) {
                 &["rng.tensor"],
                 &format!("The tensor of a state {what}."),
             )
+            .over("bare")
             .effect(Effect::WrongResume)
             .request(here().request())
             .rejects_recipe(&recipe, &Bend::new("another tensor"), &[Code::Dangling]);
     }
     cases
         .case("resume/rng-tensor-missing", &["rng.tensor"], "The tensor of a state is not there.")
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(here().request())
         .rejects_recipe(
@@ -327,6 +333,7 @@ fn tensors(cases: &mut Cases) {
     short.tensors[1].data = Data::Hex(stream.state[..4998].to_owned());
     cases
         .case("resume/rng-tensor-short", &["rng.state"], "The tensor of a state lacks a byte.")
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(here().request())
         .rejects_recipe(&short, &Bend::new("a byte less"), &[Code::BadRngState]);
@@ -336,6 +343,7 @@ fn tensors(cases: &mut Cases) {
             &["integrity.chunk", "restore.canary"],
             "A bit of the tensor of a state is flipped: its CRC-32C says so before any canary.",
         )
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(here().request())
         .rejects_recipe(
@@ -362,6 +370,7 @@ fn refused(
     let bend = bent(&recipe, &record, &format!("/value{pointer}"), &instead);
     cases
         .case(&format!("resume/rng-{slug}"), rules, fault)
+        .over("bare")
         .effect(Effect::WrongResume)
         .request(here().request())
         .rejects_recipe(&recipe, &bend, &[code]);
