@@ -33,7 +33,7 @@ pub(crate) fn case(name: &str) -> Case {
             codes: Vec::new(),
             class: None,
             place: None,
-            rules: vec!["open.commit".to_owned()],
+            rules: vec!["intro.depth".to_owned()],
             latitude: None,
             features: Vec::new(),
             fault: "Nothing is wrong with it.".to_owned(),
