@@ -115,7 +115,7 @@ fn python(root: &Path) -> Result<Outcome> {
 /// Every bit of a small checkpoint flipped, power lost at every call, and hundreds of real kills:
 /// optimized, or it takes an hour.
 fn sweep(root: &Path) -> Result<Outcome> {
-    let tests = ["--test", "every_bit", "--test", "crash", "--test", "kill"];
+    let tests = ["--test", "every_bit", "--test", "crash", "--test", "kill", "--test", "power"];
     let mut command = cargo_command(root);
     command.args([
         "test",
