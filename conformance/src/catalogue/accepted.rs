@@ -15,12 +15,26 @@ pub(super) fn add(cases: &mut Cases) {
             .effect(Effect::LostCheckpoint)
             .accepts(base);
         cases
-            .case(&format!("extended/{base}"), &["verify.all"], what)
+            .case(&format!("extended/{base}"), VALID, what)
             .effect(Effect::LostCheckpoint)
             .accepts(base);
     }
     freedoms(cases);
 }
+
+/// What a validator must find kept in each of them.
+const VALID: &[&str] = &[
+    "verify.all",
+    "shard.layout",
+    "shard.header",
+    "shard.pads",
+    "shard.chunks",
+    "integrity.all",
+    "integrity.blocks",
+    "integrity.part",
+    "integrity.manifest",
+    "derive.function",
+];
 
 const BASES: [(&str, &[&str], &str); 4] = [
     (

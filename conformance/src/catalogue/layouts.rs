@@ -26,14 +26,14 @@ pub const LAYOUTS: &[Layout] = &[
     ),
     (
         "shapes",
-        &["chunk.nonempty", "tensor.rank", "tensor.size", "cover.exact"],
+        &["chunk.nonempty", "chunk.rank", "tensor.rank", "tensor.size", "cover.exact"],
         "Tensors without axes, with sixteen, with no elements, and with as many as can be counted but for a zero.",
         shapes,
     ),
     (
         "pieces",
-        &["cover.exact", "chunk.split", "chunk.order"],
-        "Two writers split tensors along eight axes, into a pinwheel, and into strips by turns.",
+        &["cover.exact", "cover.gap", "chunk.split", "chunk.order", "chunk.bounds", "chunk.apart"],
+        "Two writers split tensors along eight axes, into a pinwheel, into strips by turns, and into chunks without a pad between.",
         pieces,
     ),
     (
@@ -44,7 +44,14 @@ pub const LAYOUTS: &[Layout] = &[
     ),
     (
         "scopes",
-        &["identity.scope", "identity.one-name", "alias.form"],
+        &[
+            "identity.scope",
+            "identity.one-name",
+            "identity.left-out",
+            "alias.form",
+            "alias.role",
+            "alias.elements",
+        ],
         "One name for tensors of several coordinates and components, and aliases of them.",
         scopes,
     ),
@@ -176,6 +183,9 @@ fn pieces() -> Recipe {
     for column in 0..4 {
         place(&mut recipe, column as usize % 2, columns, &[0, column], &[6, 1]);
     }
+    let touching = param(&mut recipe, "touching", "U8", &[512]);
+    place(&mut recipe, 0, touching, &[0], &[256]);
+    place(&mut recipe, 0, touching, &[256], &[256]);
     recipe
 }
 

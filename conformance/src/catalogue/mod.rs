@@ -13,6 +13,7 @@ mod cover;
 mod damage;
 mod directory;
 mod draft;
+mod entry_order;
 mod forms;
 mod group;
 mod identity;
@@ -59,6 +60,7 @@ pub fn cases() -> Vec<Case> {
     integrity::add(&mut cases);
     regions::add(&mut cases);
     companions::add(&mut cases);
+    entry_order::add(&mut cases);
     cases.finish()
 }
 

@@ -15,6 +15,7 @@ use Half::{Both, Refused};
 
 /// Rule, what of it, why.
 pub const UNTESTABLE: &[(&str, Half, &str)] = &[
+    ("companion.rewrite", Both, "Done by a keeper; the protocol has no operation for it."),
     (
         "cursor.canary-steps",
         Refused,
@@ -26,9 +27,39 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "It says where the order of data does not come from, which the items of a right answer do not show.",
     ),
     (
+        "identity.unknown-slot",
+        Refused,
+        "It demands that slots are accepted, so a breach is a refusal: `core/roles` fails.",
+    ),
+    (
+        "integrity.write",
+        Both,
+        "Whether a CRC was computed before or after writing is not seen in the file that comes of it.",
+    ),
+    (
+        "open.no-data",
+        Both,
+        "The protocol has no operation that opens and reads nothing, and does not see which bytes a process reads.",
+    ),
+    (
         "optimizer.no-cast",
         Refused,
         "It is about what a reader returns: a checkpoint cannot break it.",
+    ),
+    (
+        "read.alias",
+        Refused,
+        "It says what is returned; what is wrong with an alias breaks a rule of chapter 4.1.",
+    ),
+    (
+        "read.packed",
+        Refused,
+        "It says what is returned; every slice and every whole tensor is compared with it.",
+    ),
+    (
+        "read.subset",
+        Refused,
+        "It demands that reading goes on: `reshard/damage-elsewhere` fails when it does not.",
     ),
     (
         "restore.again",
@@ -62,7 +93,28 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "A fork is saved by a job that resumed, and the protocol's writers resume from nothing.",
     ),
     ("rng.unknown", Refused, "It forbids a reader to refuse, and a checkpoint cannot break it."),
+    (
+        "shard.header-size",
+        Both,
+        "A header beyond 64 MiB needs some sixty thousand chunks with the longest names, in a shard of as many bytes again.",
+    ),
+    (
+        "shard.no-parse",
+        Both,
+        "A reader may look at headers and refuse, so the cases with headers that mislead (`core/header-swapped` and others) allow both.",
+    ),
+    (
+        "shard.order",
+        Refused,
+        "It leaves the order to writers; `core/shards` and `core/grid` have two of them.",
+    ),
+    ("shard.size", Both, "A SHOULD of writers about files of gigabytes; any size is read."),
     ("state.boundary", Both, "Of which moment records and tensors are is not to be seen in them."),
+    (
+        "tensor.packing",
+        Refused,
+        "A chunk's length follows from its elements and is stated nowhere, so no file can state another.",
+    ),
     (
         "uncaptured.all",
         Both,
