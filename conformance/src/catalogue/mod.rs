@@ -25,6 +25,8 @@ mod shards;
 mod tensors;
 mod training;
 pub mod untestable;
+mod order;
+mod pages;
 
 use std::collections::BTreeMap;
 
@@ -61,6 +63,8 @@ pub fn cases() -> Vec<Case> {
     regions::add(&mut cases);
     companions::add(&mut cases);
     entry_order::add(&mut cases);
+    pages::add(&mut cases);
+    order::add(&mut cases);
     cases.finish()
 }
 
