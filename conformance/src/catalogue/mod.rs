@@ -27,6 +27,9 @@ mod training;
 pub mod untestable;
 mod order;
 mod pages;
+mod parts;
+mod records;
+mod values;
 
 use std::collections::BTreeMap;
 
@@ -65,6 +68,9 @@ pub fn cases() -> Vec<Case> {
     entry_order::add(&mut cases);
     pages::add(&mut cases);
     order::add(&mut cases);
+    parts::add(&mut cases);
+    records::add(&mut cases);
+    values::add(&mut cases);
     cases.finish()
 }
 
