@@ -25,10 +25,13 @@ mod shards;
 mod tensors;
 mod training;
 pub mod untestable;
+mod merging;
 mod order;
 mod pages;
 mod parts;
 mod records;
+mod tensors;
+mod training;
 mod values;
 
 use std::collections::BTreeMap;
@@ -69,6 +72,7 @@ pub fn cases() -> Vec<Case> {
     pages::add(&mut cases);
     order::add(&mut cases);
     parts::add(&mut cases);
+    merging::add(&mut cases);
     records::add(&mut cases);
     values::add(&mut cases);
     cases.finish()
