@@ -30,7 +30,11 @@ mod order;
 mod pages;
 mod parts;
 mod records;
+mod regions;
+mod shards;
 mod tensors;
+mod tensors;
+mod training;
 mod training;
 mod values;
 
