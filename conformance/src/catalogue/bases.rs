@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::bend;
+use crate::files::Files;
 use crate::recipe::{Attachment, Data, Recipe, Whole, Writer, hex};
 
 /// No data at all: a tensor without elements and one record. For what is wrong in metadata.
@@ -106,6 +108,46 @@ pub fn named(name: &str) -> Option<Recipe> {
         "blocks" => blocks(),
         _ => return super::layouts::named(name),
     })
+}
+
+/// Name of the older attempt of base `run`.
+pub const OLDER: &str = "step-000000001000-0000000112345678";
+/// Name of its newer one.
+pub const NEWER: &str = "step-000000002000-000000019abcdef0";
+
+/// The newer checkpoint of base `run`, of the same job.
+#[must_use]
+pub fn newer() -> Recipe {
+    let mut recipe = small();
+    recipe.step = 2000;
+    recipe.attempt = "000000019abcdef0".into();
+    recipe.writers[0].records[0]["value"]["optimizer_step"] = json!(2000);
+    recipe
+}
+
+/// The name of an attempt.
+#[must_use]
+pub fn attempt(step: u64, id: &str) -> String {
+    format!("step-{step:012}-{id}")
+}
+
+/// The files of a run that holds the checkpoint alone.
+#[must_use]
+pub fn run_of(recipe: &Recipe) -> Files {
+    let name = attempt(recipe.step, &recipe.attempt);
+    let files = bend::straight(recipe).into_iter();
+    files.map(|(path, bytes)| (format!("{name}/{path}"), bytes)).collect()
+}
+
+/// The files of a base by its name: those of a recipe, or `run`, which holds two checkpoints.
+#[must_use]
+pub fn files(name: &str) -> Option<Files> {
+    if name != "run" {
+        return Some(bend::straight(&named(name)?));
+    }
+    let mut files = run_of(&bare());
+    files.extend(run_of(&newer()));
+    Some(files)
 }
 
 /// One writer and nothing that it writes.

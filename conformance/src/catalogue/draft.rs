@@ -242,12 +242,38 @@ impl Draft<'_> {
         self.push(files, None);
     }
 
-    /// A recipe to be written; what it then holds is compared.
-    pub fn writes(mut self, recipe: &Recipe) {
-        let recipe_value = serde_json::to_value(recipe).expect("a recipe is JSON");
-        self.expect.request.insert("recipe".to_owned(), recipe_value);
+    /// A run, of which this attempt must be the latest, or none.
+    pub fn resumes(mut self, files: Files, name: Option<&str>) {
+        self.expect.op = Op::Latest;
+        self.expect.answer = Some(json!({"name": name}));
+        self.push(files, Some("run"));
+    }
+
+    /// A run, of which no attempt may be named as the latest, and no fresh start be made.
+    pub fn resumes_not(mut self, files: Files, codes: &[Code]) {
+        self.expect.op = Op::Latest;
+        self.expect.outcome = Outcome::Reject;
+        self.codes(codes);
+        self.push(files, Some("run"));
+    }
+
+    /// A recipe to be written into a run that holds these files; what it then holds is compared.
+    pub fn writes_into(mut self, run: Files, recipe: &Recipe) {
+        // To the protocol a tensor without elements stands in no box.
+        let mut asked = recipe.clone();
+        for writer in &mut asked.writers {
+            writer.boxes.retain(|(_, _, extent)| !extent.contains(&0));
+        }
+        let asked = serde_json::to_value(asked).expect("a recipe is JSON");
+        self.expect.request.insert("recipe".to_owned(), asked);
         self.expect.answer = Some(json!({"projection": build::projection(recipe)}));
-        self.push(Files::new(), None);
+        let base = (!run.is_empty()).then_some("run");
+        self.push(run, base);
+    }
+
+    /// A recipe to be written; what it then holds is compared.
+    pub fn writes(self, recipe: &Recipe) {
+        self.writes_into(Files::new(), recipe);
     }
 
     fn answer_of(&self, recipe: &Recipe) -> Value {

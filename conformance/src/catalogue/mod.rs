@@ -10,6 +10,7 @@ mod commit;
 mod common;
 mod companions;
 mod cover;
+mod crashes;
 mod damage;
 mod directory;
 mod draft;
@@ -31,12 +32,13 @@ mod pages;
 mod parts;
 mod records;
 mod regions;
+mod runs;
 mod shards;
+mod strangers;
 mod tensors;
-mod tensors;
-mod training;
 mod training;
 mod values;
+mod writers;
 
 use std::collections::BTreeMap;
 
@@ -44,7 +46,6 @@ use serde_json::Value;
 
 pub use draft::Cases;
 
-use crate::bend;
 use crate::case::Case;
 use crate::files::{Files, Overlay};
 
@@ -79,6 +80,10 @@ pub fn cases() -> Vec<Case> {
     merging::add(&mut cases);
     records::add(&mut cases);
     values::add(&mut cases);
+    runs::add(&mut cases);
+    strangers::add(&mut cases);
+    crashes::add(&mut cases);
+    writers::add(&mut cases);
     cases.finish()
 }
 
@@ -122,7 +127,7 @@ pub fn stored(cases: &[Case]) -> Files {
 /// If no base has the name.
 #[must_use]
 pub fn base_files(name: &str) -> Files {
-    bend::straight(&bases::named(name).unwrap_or_else(|| panic!("no base {name}")))
+    bases::files(name).unwrap_or_else(|| panic!("no base {name}"))
 }
 
 /// SHA-256 over path, length and bytes of each file.
