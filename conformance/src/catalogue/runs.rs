@@ -38,10 +38,13 @@ pub(super) fn put(
         .resumes(files, name);
 }
 
+/// Step and attempt of each.
+type Attempts = &'static [(u64, &'static str)];
+
 fn greatest(cases: &mut Cases) {
     let rules = &["run.latest"];
     put(cases, "newer-step", rules, "A run of two checkpoints.", base_files("run"), Some(NEWER));
-    let lists: [(&str, &str, &[(u64, &str)], usize); 8] = [
+    let lists: [(&str, &str, Attempts, usize); 8] = [
         (
             "newer-timeline",
             "A job rolled back to step 500, and its checkpoint of a lower step has a newer timeline.",
