@@ -20,6 +20,13 @@ pub mod adapter;
 )]
 pub mod bend;
 #[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "reads the suite's own texts; a slip is a bug of the suite, which its tests meet"
+)]
+pub mod assemble;
+#[allow(
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     clippy::expect_used,

@@ -17,6 +17,7 @@ mod draft;
 mod entry_order;
 mod forms;
 mod group;
+mod hand;
 mod identity;
 mod integrity;
 mod json;
@@ -84,6 +85,7 @@ pub fn cases() -> Vec<Case> {
     strangers::add(&mut cases);
     crashes::add(&mut cases);
     writers::add(&mut cases);
+    hand::add(&mut cases);
     cases.finish()
 }
 
