@@ -72,7 +72,9 @@ impl Assembled {
             let words: Vec<&str> = inside.split(' ').collect();
             out.push_str(before);
             out.push_str(&match words.as_slice() {
-                ["sha256", label, digits] => sha256(&self.bytes[*label])[..number(digits)].to_owned(),
+                ["sha256", label, digits] => {
+                    sha256(&self.bytes[*label])[..number(digits)].to_owned()
+                }
                 ["sha256", label] => sha256(&self.bytes[*label]),
                 ["crc32c", place @ ..] => crc(self.slice(place)),
                 ["bytes", label] => self.bytes[*label].len().to_string(),
@@ -83,6 +85,9 @@ impl Assembled {
         out + rest
     }
 }
+
+/// The words after which the bytes of a file are whole.
+const ENDING: [&str; 5] = ["file", "scratch", "request", "answer", "end"];
 
 /// Does what a text says.
 ///
@@ -103,6 +108,15 @@ pub fn assemble(text: &str) -> Assembled {
         }
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let words: Vec<&str> = rest.split(' ').collect();
+        if ENDING.contains(&word)
+            && let Some((label, name)) = open.take()
+        {
+            all.bytes.insert(label.clone(), std::mem::take(&mut bytes));
+            if let Some(name) = name {
+                let name = all.filled(&name);
+                all.files.insert(name, all.bytes[&label].clone());
+            }
+        }
         match (word, words.as_slice()) {
             ("#" | "", _) => {}
             ("case" | "rules" | "about" | "request" | "answer", _) => {
@@ -110,20 +124,16 @@ pub fn assemble(text: &str) -> Assembled {
                 let rest = all.filled(rest);
                 all.said.entry(speaking.clone()).or_default().push_str(&rest);
             }
-            ("file" | "scratch" | "end", _) => {
-                if let Some((label, name)) = open.take() {
-                    all.bytes.insert(label.clone(), std::mem::take(&mut bytes));
-                    if let Some(name) = name {
-                        let name = all.filled(&name);
-                        all.files.insert(name, all.bytes[&label].clone());
-                    }
-                }
-                let (label, name) = rest.split_once(' ').unwrap_or((rest, ""));
-                open = (word != "end").then(|| (label.into(), (word == "file").then(|| name.into())));
+            ("file", _) => {
+                let (label, name) = rest.split_once(' ').expect("a label and a name");
+                open = Some((label.to_owned(), Some(name.to_owned())));
             }
+            ("scratch", _) => open = Some((rest.to_owned(), None)),
+            ("end", _) => {}
             ("hex", digits) => bytes.extend(crate::recipe::unhex(&digits.concat())),
             ("text", _) => {
-                let text: String = serde_json::from_str(&all.filled(rest)).expect("a string in JSON's form");
+                let text: String =
+                    serde_json::from_str(&all.filled(rest)).expect("a string in JSON's form");
                 bytes.extend(text.into_bytes());
             }
             ("line", _) => bytes.extend(all.filled(rest).into_bytes()),
@@ -159,7 +169,9 @@ mod tests {
 
     #[test]
     fn bytes_checksums_and_digests_stand_where_the_text_says() {
-        let made = assemble("case a\nscratch x\nhex 31 32\nline 3456789\nfile f n-<crc32c x 0 9>\ncrc32c x 0 9\nat 4\npad-to 6 ff\ntext \"\\u00e9\"\nanswer {\"n\":<bytes f>,\n  \"s\":\"<sha256 x 4>\"}\n");
+        let made = assemble(
+            "case a\nscratch x\nhex 31 32\nline 3456789\nfile f n-<crc32c x 0 9>\ncrc32c x 0 9\nat 4\npad-to 6 ff\ntext \"\\u00e9\"\nanswer {\"n\":<bytes f>,\n  \"s\":\"<sha256 x 4>\"}\n",
+        );
         assert_eq!(made.said("case"), "a");
         let want = [0x83, 0x92, 0x06, 0xe3, 0xff, 0xff, 0xc3, 0xa9];
         assert_eq!(made.files["n-e3069283"], want);

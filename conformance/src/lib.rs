@@ -14,18 +14,18 @@ pub mod adapter;
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    reason = "reads the suite's own texts; a slip is a bug of the suite, which its tests meet"
+)]
+pub mod assemble;
+#[allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
     reason = "as for build"
 )]
 pub mod bend;
-#[allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "reads the suite's own texts; a slip is a bug of the suite, which its tests meet"
-)]
-pub mod assemble;
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
