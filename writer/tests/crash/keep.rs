@@ -12,6 +12,7 @@ use super::BOUND;
 use super::job::{Job, WRITERS};
 use super::repair::{self, collect, expect, is_open};
 use super::save::{committed_at, may, with_old};
+use super::support::try_plan;
 use super::world::{Left, Seen, World};
 
 /// What a job does before its first save, of every attempt that it finds open: commit it, whatever
@@ -150,4 +151,30 @@ fn a_copy() {
     };
     let tally = world.crash_everywhere(&fs, 0, &BOUND, &may, &mut repair);
     tally.hold("a copy", 200);
+}
+
+/// A timeline that a job was given is never given again, whatever is lost.
+#[test]
+fn a_claim() {
+    let old = Job::new(1, 1);
+    let fs = with_old(&old);
+    let claim = |fs: &CrashingFs| try_plan(&fs.store(), WRITERS).map(|plan| plan.timeline);
+    let first = claim(&fs).unwrap();
+    let done = fs.points();
+    let second = claim(&fs).unwrap();
+    assert_eq!((first, second), (2, 3));
+    let last = fs.points();
+    let mut world = World::of(&[&old]);
+    let mut repair = |_: &mut World, image: &Image, _: &Seen, point: usize| {
+        let next = claim(&CrashingFs::on(image)).map_err(|e| e.to_string())?;
+        let above = match point {
+            _ if point >= last => second,
+            _ if point >= done => first,
+            _ => 1,
+        };
+        if next > above { Ok(()) } else { Err(format!("{next} was given twice")) }
+    };
+    let may = |_| vec![old.name()];
+    let tally = world.crash_everywhere(&fs, 0, &BOUND, &may, &mut repair);
+    tally.hold("a claim", 4);
 }
