@@ -48,6 +48,7 @@ pub mod catalogue;
 pub mod explain;
 pub mod export;
 pub mod files;
+pub mod proof;
 #[allow(
     clippy::expect_used,
     clippy::indexing_slicing,

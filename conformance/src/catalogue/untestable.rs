@@ -9,6 +9,8 @@ pub enum Half {
     Accepted,
     /// No case is refused because of it.
     Refused,
+    /// Cases break it, but a reader that lacks its check alone answers alike: another rule sees the same.
+    Noticed,
 }
 
 use Half::{Both, Refused};
@@ -16,6 +18,11 @@ use Half::{Both, Refused};
 /// Rule, what of it, why.
 pub const UNTESTABLE: &[(&str, Half, &str)] = &[
     ("companion.rewrite", Both, "Done by a keeper; the protocol has no operation for it."),
+    (
+        "dir.flat",
+        Both,
+        "A directory in an attempt is unnamed to readers; what a writer makes there is seen by its own tests alone.",
+    ),
     (
         "cursor.canary-steps",
         Refused,
