@@ -38,6 +38,11 @@ fn paths(cases: &mut Cases) {
         ("parent", "climbs", "../x"),
         ("parent-within", "climbs from within", "a/../../x"),
         ("parent-last", "ends in two dots", "a/.."),
+        (
+            "parent-there",
+            "climbs, to a file that is there and has its bytes",
+            "../given/attachment-00000-1111111111111111-00000",
+        ),
         ("parent-alone", "is two dots", ".."),
         ("dot", "begins with a dot component", "./a"),
         ("dot-within", "has a dot component within", "a/./b"),
