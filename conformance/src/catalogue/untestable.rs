@@ -17,11 +17,36 @@ use Half::{Both, Refused};
 
 /// Rule, what of it, why.
 pub const UNTESTABLE: &[(&str, Half, &str)] = &[
+    (
+        "attachment.export",
+        Both,
+        "The protocol writes nothing out; bad paths are refused when a checkpoint is opened, and an_attached_file_has_its_own_name in cli/tests/program.rs exports one.",
+    ),
+    (
+        "commit.done",
+        Both,
+        "When a committer says that it is done is between it and its disk: every_file_is_durable_before_what_stands_on_it in writer/tests/durability.rs.",
+    ),
+    (
+        "commit.fence",
+        Both,
+        "The protocol has no operation that commits what another wrote: a_higher_timeline_stops_the_committer in writer/tests/commit.rs.",
+    ),
+    (
+        "commit.order",
+        Both,
+        "The order of fsyncs is not to be seen in what is there afterwards: every_file_is_durable_before_what_stands_on_it in writer/tests/durability.rs.",
+    ),
+    (
+        "commit.put",
+        Both,
+        "The protocol has no two committers at once: two_committers_at_every_distance_both_succeed in writer/tests/contest.rs.",
+    ),
     ("companion.rewrite", Both, "Done by a keeper; the protocol has no operation for it."),
     (
-        "dir.flat",
+        "copy.order",
         Both,
-        "A directory in an attempt is unnamed to readers; what a writer makes there is seen by its own tests alone.",
+        "The protocol has no operation that copies: a_copy_cut_short_is_no_checkpoint in writer/tests/contest.rs.",
     ),
     (
         "cursor.canary-steps",
@@ -34,6 +59,42 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "It says where the order of data does not come from, which the items of a right answer do not show.",
     ),
     (
+        "dir.flat",
+        Both,
+        "A directory in an attempt is unnamed to readers; what a writer makes there is seen by its own tests alone.",
+    ),
+    (
+        "dir.immutable",
+        Both,
+        "What was written over is not to be seen in what is there; every create is exclusive, and every_file_is_durable_before_what_stands_on_it in writer/tests/durability.rs has all calls of a save.",
+    ),
+    ("dir.links", Refused, "It allows, and forbids nothing."),
+    (
+        "feature.rewrite",
+        Both,
+        "The protocol has no operation that writes a checkpoint again: features_that_say_keep_are_carried_and_others_left_out in writer/tests/reshard.rs.",
+    ),
+    (
+        "gc.kept",
+        Both,
+        "The protocol has no operation that deletes: keeping_none_keeps_the_latest in writer/tests/gc.rs.",
+    ),
+    (
+        "gc.order",
+        Both,
+        "The protocol has no operation that deletes: a_directory_goes_in_an_order_that_never_shows_half_of_it in writer/tests/gc.rs.",
+    ),
+    (
+        "gc.uncommitted",
+        Both,
+        "The protocol has no operation that deletes: uncommitted_ones_go_when_succeeded_or_stale in writer/tests/gc.rs.",
+    ),
+    (
+        "gc.unnamed",
+        Both,
+        "The protocol has no operation that deletes: a_subdirectory_stays_with_its_directory in writer/tests/gc.rs.",
+    ),
+    (
         "identity.unknown-slot",
         Refused,
         "It demands that slots are accepted, so a breach is a refusal: `core/roles` fails.",
@@ -42,6 +103,17 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "integrity.write",
         Both,
         "Whether a CRC was computed before or after writing is not seen in the file that comes of it.",
+    ),
+    (
+        "intro.code",
+        Both,
+        "Every case of a refusal asks for the code; no reader lacks the rule as a whole.",
+    ),
+    ("intro.depth", Both, "It is all rules of a depth together; each is shown for itself."),
+    (
+        "intro.no-crash",
+        Both,
+        "Every case asks for it, with limits on memory and time; no check is its own.",
     ),
     (
         "open.no-data",
@@ -101,6 +173,52 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
     ),
     ("rng.unknown", Refused, "It forbids a reader to refuse, and a checkpoint cannot break it."),
     (
+        "run.pin",
+        Both,
+        "The protocol has no operation that deletes: pinned_ones_stay_and_rejected_ones_do_not_count in writer/tests/gc.rs.",
+    ),
+    (
+        "run.report",
+        Both,
+        "The answer of `latest` has no list of what was skipped: what_is_not_complete_is_passed_over_and_reported in reader/tests/run.rs.",
+    ),
+    (
+        "run.resolve-once",
+        Both,
+        "It is about the processes of a job, of which the protocol has one.",
+    ),
+    (
+        "salvage.conflict",
+        Both,
+        "The protocol has no operation that salvages: a_root_of_other_bytes_is_removed_only_when_asked in writer/tests/salvage.rs.",
+    ),
+    (
+        "salvage.verify",
+        Both,
+        "The protocol has no operation that salvages: any_flipped_bit_is_refused in writer/tests/salvage.rs.",
+    ),
+    (
+        "security.map",
+        Both,
+        "Whether a reader maps files is not in its answers; reader/src/map.rs has the one call that does.",
+    ),
+    ("security.no-code", Both, "What a process runs or imports is not in its answers."),
+    (
+        "security.terminal",
+        Both,
+        "The protocol is JSON, which escapes control characters: json_steers_no_terminal in cli/tests/unlucky.rs.",
+    ),
+    (
+        "session.directory",
+        Both,
+        "The protocol names one directory, which is not there: an exclusive create is not to be seen from outside.",
+    ),
+    (
+        "session.timeline",
+        Both,
+        "The protocol's writers are told their attempt: jobs_that_start_at_one_moment_do_not_share_a_timeline in writer/tests/timelines.rs.",
+    ),
+    (
         "shard.header-size",
         Both,
         "A header beyond 64 MiB needs some sixty thousand chunks with the longest names, in a shard of as many bytes again.",
@@ -133,6 +251,36 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "A recipe holds value trees: what has none cannot be asked for. test_what_would_lose_something_is_refused in python/tests/test_tree.py asks for it.",
     ),
     ("value.no-code", Both, "What a process imports is not to be seen in its answers."),
+    (
+        "writer.abandon",
+        Both,
+        "The protocol has no operation that gives up: the_only_writer_takes_back_what_it_did_not_finish in writer/tests/gc.rs.",
+    ),
+    (
+        "writer.create",
+        Both,
+        "The protocol's attempts are new: two_writers_never_share_a_file in writer/tests/contest.rs.",
+    ),
+    (
+        "writer.dead",
+        Both,
+        "The protocol cannot make a disk fail: after_an_error_the_writer_is_dead in writer/tests/durability.rs.",
+    ),
+    (
+        "writer.part",
+        Both,
+        "Of a save that is killed only the order of names shows, which durability cases look at: every_file_is_durable_before_what_stands_on_it in writer/tests/durability.rs has the rest.",
+    ),
+    (
+        "writer.restart",
+        Both,
+        "The protocol starts each save once: a_restarted_writer_does_not_rejoin in writer/tests/contest.rs.",
+    ),
+    (
+        "writer.sync",
+        Both,
+        "What is durable shows when power fails: every_file_is_durable_before_what_stands_on_it in writer/tests/durability.rs.",
+    ),
 ];
 
 #[cfg(test)]
@@ -146,5 +294,32 @@ mod tests {
             assert!(waystation_format::rule::find(id).is_some(), "no rule {id}");
             assert!(reason.ends_with('.'), "{id}: {reason}");
         }
+    }
+
+    #[test]
+    fn tests_that_reasons_name_are_there() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut named = 0;
+        for (id, _, reason) in UNTESTABLE {
+            let words: Vec<&str> = reason.split(' ').collect();
+            for three in words.windows(3) {
+                let path = three[2].trim_end_matches(['.', ',', ';']);
+                if three[1] == "in"
+                    && three[0].contains('_')
+                    && (path.ends_with(".rs") || path.ends_with(".py"))
+                {
+                    let text = std::fs::read_to_string(root.join(path)).expect(path);
+                    let (rust, python) =
+                        (format!("fn {}(", three[0]), format!("def {}(", three[0]));
+                    assert!(
+                        text.contains(&rust) || text.contains(&python),
+                        "{id}: no {} in {path}",
+                        three[0]
+                    );
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 20, "{named}");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use waystation_format::registry::rules::RULES;
-use waystation_format::{Error, Result};
+use waystation_format::{Error, Result, rule};
 
 use super::{lines, python};
 use crate::case::{Case, Outcome};
@@ -51,13 +51,12 @@ impl Row {
         if self.accepts.is_empty() && !self.is_excused(Half::Accepted) {
             holes.push("no case keeps it");
         }
-        if self.rejects.is_empty() && !self.is_excused(Half::Refused) {
+        // A rule without a code says what a reader does, and no checkpoint can break it.
+        let can_break = rule::find(self.rule).is_some_and(|rule| !rule.codes.is_empty());
+        if can_break && self.rejects.is_empty() && !self.is_excused(Half::Refused) {
             holes.push("no case breaks it");
         }
-        if self.noticed.is_empty()
-            && !self.is_excused(Half::Noticed)
-            && !self.is_excused(Half::Refused)
-        {
+        if self.noticed.is_empty() && !self.is_excused(Half::Noticed) {
             holes.push("a reader without it passes");
         }
         // An excuse for what is shown misleads.
@@ -65,7 +64,7 @@ impl Row {
             Half::Accepted => !self.accepts.is_empty(),
             Half::Refused => !self.rejects.is_empty(),
             Half::Noticed => !self.noticed.is_empty(),
-            Half::Both => !self.rejects.is_empty(),
+            Half::Both => !self.noticed.is_empty(),
         };
         if self.reasons.iter().any(|(half, _)| shown(*half)) {
             holes.push("excused, and shown");
@@ -130,10 +129,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 fn row(rule: &'static str, cases: &[Case]) -> Row {
     let of = |case: &&Case| case.expect.rules.iter().any(|id| id == rule);
-    let first = |case: &&Case| case.expect.rules.first().is_some_and(|id| id == rule);
     let ids = |chosen: Vec<&Case>| chosen.iter().map(|case| case.expect.id.clone()).collect();
     let accepts = cases.iter().filter(|case| case.expect.outcome == Outcome::Accept).filter(of);
-    let rejects = cases.iter().filter(|case| case.expect.outcome == Outcome::Reject).filter(first);
+    let rejects = cases.iter().filter(|case| case.expect.outcome == Outcome::Reject).filter(of);
     Row {
         rule,
         accepts: ids(accepts.collect()),
