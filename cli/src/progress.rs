@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use waystation_reader::Progress;
+use waystation_reader::{Progress, Stop};
 
 use crate::operations::Watcher;
 
@@ -31,7 +31,7 @@ pub(crate) fn watch_signals() {
 }
 
 /// Whether the user asked to stop.
-pub(crate) fn stopping() -> bool {
+fn stopping() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
@@ -40,12 +40,18 @@ pub(crate) fn stopping() -> bool {
 pub(crate) struct Bars {
     bar: Mutex<ProgressBar>,
     hidden: bool,
+    stop: Stop,
 }
 
 impl Bars {
     pub(crate) fn new(quiet: bool) -> Self {
         let hidden = quiet || !std::io::stderr().is_terminal();
-        Self { bar: Mutex::new(ProgressBar::hidden()), hidden }
+        Self { bar: Mutex::new(ProgressBar::hidden()), hidden, stop: Stop::asking(stopping) }
+    }
+
+    /// The user's wish to stop.
+    pub(crate) fn wish(&self) -> &Stop {
+        &self.stop
     }
 
     /// Clears the bar, so that what is printed next stands on a clean line.
@@ -100,7 +106,7 @@ impl Progress for Bars {
         self.bar().inc(bytes);
     }
 
-    fn cancelled(&self) -> bool {
-        stopping()
+    fn stop(&self) -> Option<&Stop> {
+        Some(&self.stop)
     }
 }

@@ -211,7 +211,7 @@ impl Checkpoint {
     }
 
     fn grades_json(&self, py: Python<'_>) -> Result<String> {
-        let grades = work::run(py, None, |_| self.reader.grades())?;
+        let grades = work::compute(py, |stop| self.reader.grades_until(stop))?;
         let mut json = Encoder::new();
         restore::report(&mut json, &grades);
         Ok(json.into_string())
@@ -225,13 +225,17 @@ impl Checkpoint {
         options_json: &str,
     ) -> Result<String> {
         let (topology, coordinate) = (key::topology(topology)?, key::coordinate(coordinate)?);
-        work::run(py, None, |_| restore::answer(&self.reader, topology, coordinate, options_json))
+        work::run(py, None, |progress| {
+            restore::answer(&self.reader, topology, coordinate, options_json, progress)
+        })
     }
 
     #[pyo3(signature = (cursor_json, *, budget = None))]
     fn walk(&self, py: Python<'_>, cursor_json: &str, budget: Option<u64>) -> Result<Walk> {
         let budget = walk::budget(budget);
-        let live = work::short(py, || self.reader.walk(&walk::cursor(cursor_json)?, budget))?;
+        let live = work::compute(py, |stop| {
+            self.reader.walk(&walk::cursor(cursor_json)?, budget.until(stop.clone()))
+        })?;
         Ok(Walk::of(live))
     }
 

@@ -7,14 +7,10 @@ use waystation_state::Budget;
 use waystation_state::order::Order;
 
 use crate::errors::Result;
-use crate::walk::go_on;
 use crate::{json, work};
 
 /// Enough for the orders of a thousand million records.
 const MEMORY: u64 = 8 << 30;
-
-/// Ordinals between two looks whether to stop.
-const STEP: usize = 1 << 16;
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(order, module)?)
@@ -30,7 +26,7 @@ fn order(
     first: u64,
     count: u64,
 ) -> Result<Vec<u64>> {
-    work::run(py, None, |progress| {
+    work::compute(py, |stop| {
         let (stated, said) = Stated::parse(&json::value(order_json)?)?;
         if let Some(said) = said.filter(|said| *said != n) {
             let message = format!("expected an order of n = {n}, found one of {said}");
@@ -38,13 +34,7 @@ fn order(
         }
         let order = Order::of(&stated, n, None)?;
         let range = first..first.saturating_add(count);
-        let mut ordinals = Vec::new();
-        for ordinal in order.ordinals(epoch, range, Budget::new(u64::MAX, MEMORY)) {
-            if ordinals.len().is_multiple_of(STEP) {
-                go_on(progress)?;
-            }
-            ordinals.push(ordinal?);
-        }
-        Ok(ordinals)
+        let budget = Budget::new(u64::MAX, MEMORY).until(stop.clone());
+        order.ordinals(epoch, range, budget).collect()
     })
 }

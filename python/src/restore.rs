@@ -10,10 +10,11 @@ use waystation_format::records::Stream;
 use waystation_format::records::rng::State;
 use waystation_format::value_tree::Tree;
 use waystation_format::{Code, Coordinate, Digest, Error, Grade, Result, Topology};
-use waystation_reader::Checkpoint;
+use waystation_reader::progress::within;
 use waystation_reader::restore::{
     Graded, Place, RestoreOptions, Restored, RestoredCursor, RestoredStream,
 };
+use waystation_reader::{Checkpoint, Progress};
 use waystation_state::Budget;
 
 use crate::json;
@@ -21,15 +22,18 @@ use crate::json;
 /// Answers what the place gets. Nothing is refused here: `refused` says what would be.
 ///
 /// # Errors
-/// As `Checkpoint::appraise`; `bad-argument` for a place or options of another form.
+/// As `Checkpoint::appraise`; `interrupted`; `bad-argument` for a place or options of another form.
 pub(crate) fn answer(
     checkpoint: &Checkpoint,
     topology: Topology,
     coordinate: Coordinate,
     options: &str,
+    progress: &dyn Progress,
 ) -> Result<String> {
     let place = Place::new(topology, coordinate)?;
-    let appraisal = checkpoint.appraise(&place, &self::options(options)?)?;
+    let mut options = self::options(options)?;
+    options.budget = within(options.budget, progress);
+    let appraisal = checkpoint.appraise(&place, &options)?;
     let restored = &appraisal.restored;
     let mut json = Encoder::new();
     json.begin_object();

@@ -2,25 +2,23 @@
 //!
 //! It knows how items look in Python. Which come is `waystation-state`'s business.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use waystation_format::records::Cursor;
 use waystation_format::records::cursor::{Item, ShareRule};
 use waystation_format::{Code, Error};
-use waystation_reader::Progress;
-use waystation_state::Budget;
 use waystation_state::cursor::{NoTensors, Rank, Walk as Live};
+use waystation_state::{Budget, Stop};
 
 use crate::errors::{Result, usage};
 use crate::{json, work};
 
-/// Items that are stepped over between two looks whether to stop.
-const STEP: u64 = 1 << 18;
-
-/// Fewer are there at once.
-const SHORT: u64 = 1 << 14;
+/// Until the walk is looked at again while another thread has it.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// The items of a computed data cursor, from the one that comes next.
 #[pyclass(frozen, module = "waystation._core")]
@@ -61,25 +59,32 @@ impl Walk {
         Self { live: Mutex::new(Some(live)) }
     }
 
-    /// Does `work` with the walk, on a thread that can be stopped where it is about many items.
+    /// Does `work` with the walk, until somebody wants it to stop; after an error it stands nowhere.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        items: u64,
-        work: impl FnOnce(&mut Live, &dyn Progress) -> waystation_format::Result<T> + Send,
+        work: impl FnOnce(&mut Live) -> waystation_format::Result<T> + Send,
     ) -> Result<T> {
-        // Nobody waits for this lock while attached to the interpreter, so its holder can go on.
-        let whole = |progress: &dyn Progress| {
-            let mut held = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        work::compute(py, |stop| {
+            let mut held = self.hold(stop)?;
             let mut live = held.take().ok_or_else(spent)?;
-            let done = work(&mut live, progress)?;
+            live.stop_by(stop.clone());
+            let done = work(&mut live)?;
             *held = Some(live);
             Ok(done)
-        };
-        if items <= SHORT {
-            return work::short(py, || whole(&waystation_reader::NoProgress));
+        })
+    }
+
+    /// Waits for whoever has the walk, who may have it for long.
+    fn hold(&self, stop: &Stop) -> waystation_format::Result<MutexGuard<'_, Option<Live>>> {
+        loop {
+            match self.live.try_lock() {
+                Ok(held) => return Ok(held),
+                Err(TryLockError::Poisoned(held)) => return Ok(held.into_inner()),
+                Err(TryLockError::WouldBlock) => thread::sleep(AGAIN),
+            }
+            stop.go_on()?;
         }
-        work::run(py, None, whole)
     }
 }
 
@@ -89,20 +94,19 @@ impl Walk {
     #[pyo3(signature = (cursor_json, *, budget = None))]
     fn new(py: Python<'_>, cursor_json: &str, budget: Option<u64>) -> Result<Self> {
         let budget = self::budget(budget);
-        let live = work::run(py, None, |_| Live::new(&start(cursor_json)?, &NoTensors, budget))?;
+        let live = work::compute(py, |stop| {
+            Live::new(&start(cursor_json)?, &NoTensors, budget.until(stop.clone()))
+        })?;
         Ok(Self::of(live))
     }
 
     fn take<'py>(&self, py: Python<'py>, count: u64) -> Result<Bound<'py, PyList>> {
-        let items = self.with(py, count, |live, progress| {
+        let items = self.with(py, |live| {
             let mut items = Vec::new();
             while counted(&items) < count
                 && let Some(item) = live.next().transpose()?
             {
                 items.push(item);
-                if counted(&items).is_multiple_of(STEP) {
-                    go_on(progress)?;
-                }
             }
             Ok(items)
         })?;
@@ -110,7 +114,7 @@ impl Walk {
     }
 
     fn batch<'py>(&self, py: Python<'py>, count: u64) -> Result<Bound<'py, PyList>> {
-        let batch = self.with(py, count, |live, _| live.batch(count))?;
+        let batch = self.with(py, |live| live.batch(count))?;
         to_list(py, batch.items())
     }
 
@@ -126,30 +130,20 @@ impl Walk {
             usage(format!("expected round-robin, contiguous or by-lane, found {rule:?}"))
         })?;
         let rank = Rank { rank, world: ranks };
-        let items = self.with(py, batch, |live, _| live.batch(batch)?.share(known, rank))?;
+        let items = self.with(py, |live| live.batch(batch)?.share(known, rank))?;
         to_list(py, &items)
     }
 
     fn skip(&self, py: Python<'_>, count: u64) -> Result<u64> {
-        self.with(py, count, |live, progress| {
-            let mut skipped = 0_u64;
-            while skipped < count {
-                go_on(progress)?;
-                let wanted = count.saturating_sub(skipped).min(STEP);
-                let found = live.skip_items(wanted)?;
-                skipped = skipped.saturating_add(found);
-                if found < wanted {
-                    break;
-                }
-            }
-            Ok(skipped)
-        })
+        self.with(py, |live| live.skip_items(count))
     }
 
     fn cursor_json(&self, py: Python<'_>, canary: u64) -> Result<String> {
-        work::short(py, || {
-            let held = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            held.as_ref().ok_or_else(spent)?.cursor(canary)?.to_value().encode()
+        work::compute(py, |stop| {
+            let mut held = self.hold(stop)?;
+            let live = held.as_mut().ok_or_else(spent)?;
+            live.stop_by(stop.clone());
+            live.cursor(canary)?.to_value().encode()
         })
     }
 }
@@ -177,13 +171,4 @@ fn to_python<'py>(py: Python<'py>, integers: &[u64]) -> PyResult<Bound<'py, PyAn
         [child, item @ ..] => Ok((*child, to_python(py, item)?).into_pyobject(py)?.into_any()),
         [] => Ok(py.None().into_bound(py)),
     }
-}
-
-/// # Errors
-/// `interrupted` when the work is to stop.
-pub(crate) fn go_on(progress: &dyn Progress) -> waystation_format::Result<()> {
-    if progress.cancelled() {
-        return Err(Error::new(Code::Interrupted, "stopped before the work was done"));
-    }
-    Ok(())
 }

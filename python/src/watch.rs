@@ -3,7 +3,7 @@
 //! It knows threads and watchers. It must not know what the work is.
 
 use waystation_cli::operations::{Watcher, cores};
-use waystation_reader::Progress;
+use waystation_reader::{Progress, Stop};
 
 use crate::errors::{Result, usage};
 
@@ -17,6 +17,10 @@ impl Progress for Quiet<'_> {
 
     fn advance(&self, bytes: u64) {
         self.0.advance(bytes);
+    }
+
+    fn stop(&self) -> Option<&Stop> {
+        self.0.stop()
     }
 
     fn cancelled(&self) -> bool {

@@ -140,3 +140,100 @@ def test_signal_handlers_run_during_work(large: str, tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert handled == [signal.SIGUSR1]
+
+
+#: What computations are about: an order of thousands of millions of records, of which one place costs minutes, and
+#: walks that never end.
+MADE = """
+import json, sys
+import made
+from waystation import _core
+
+ORDER = {"algorithm": "torch.randperm-cpu", "seed": 1, "seed_rule": "seed"}
+SOURCE = "ab" * 32
+LONG = 2**31 - 1
+
+def leaf(n, order, position=0):
+    return {"epoch": 0, "epoch_end": {"rule": "wrap"}, "kind": "permuted-index", "order": {**order, "n": n}, "position": position,
+            "source": {"records": n, "sha256": SOURCE}}
+
+def cursor(root, **more):
+    return {"consumed": 2**30, **root, **more}
+
+far = cursor(leaf(LONG, ORDER, 2**30))
+short = leaf(5, {"algorithm": "identity"})
+mixed = cursor({"kind": "mixture", "children": [short, short],
+                "selection": {"algorithm": "deficit", "end": "all", "taken": [0, 0], "weights": [1, 1]}})
+canary = {"count": 1, "first": [0], "sha256": "cd" * 32}
+"""
+
+#: Minutes of work each.
+COMPUTATIONS = {
+    "order": "_core.order(json.dumps(ORDER), LONG, 0, 0, 1)",
+    "take": "_core.Walk(json.dumps(far)).take(1)",
+    "share": "_core.Walk(json.dumps(far)).share(8, 'round-robin', 0, 2)",
+    "batch": "_core.Walk(json.dumps(mixed)).batch(2**50)",
+    "skip": "_core.Walk(json.dumps(mixed)).skip(2**50)",
+    "canary": "_core.Walk(json.dumps(far)).cursor_json(1)",
+    "restore": """opened.restore_json((), (), json.dumps({"sources": [["data", LONG, SOURCE]], "budget_steps": 2**40, "budget_bytes": 2**40}))""",
+}
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_ctrl_c_stops_a_computation(tmp_path: Path, name: str) -> None:
+    path = made.checkpoint(tmp_path / "c", {})
+    program = f"""{MADE}
+import pathlib
+opened = None
+if {name == "restore"}:
+    path = made.checkpoint(pathlib.Path(sys.argv[1] + "-far"), {{}}, records=[("cursor", "data", {{**far, "next": canary}})])
+    opened = _core.Checkpoint.open(path)
+print("working", flush=True)
+try:
+    {COMPUTATIONS[name]}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(made.__file__).parent), *sys.path])}
+    child = subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, env=environment, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "working\n"
+        time.sleep(0.2)
+        assert child.poll() is None, "it was over before it could be stopped"
+        begun = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        rest, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert rest == "interrupted\n" and child.returncode == 0
+    # A twentieth of a second on an idle machine.
+    assert time.monotonic() - begun < 20
+
+
+def test_a_walk_that_another_thread_has_is_not_waited_for_beyond_ctrl_c() -> None:
+    program = f"""{MADE}
+import threading
+walk = _core.Walk(json.dumps(mixed))
+threading.Thread(target=walk.skip, args=(2**50,), daemon=True).start()
+import time
+time.sleep(0.1)
+print("working", flush=True)
+try:
+    walk.take(1)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+import os
+os._exit(0)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(made.__file__).parent), *sys.path])}
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "working\n"
+        time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        rest, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert rest == "interrupted\n"

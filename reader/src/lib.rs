@@ -41,3 +41,4 @@ pub use progress::{NoProgress, Progress};
 pub use run::{Latest, Listed, Marks, State, latest, list};
 pub use tensor::TensorRef;
 pub use verify::{Note, Report, VerifyOptions, verify};
+pub use waystation_state::Stop;

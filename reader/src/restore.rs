@@ -40,7 +40,7 @@ use waystation_format::record::{Record, RecordKey, check_grid};
 use waystation_format::records::{Ema, Optimizer, Progress, Scaler, Schedule, Typed, optimizer};
 use waystation_format::value_tree::Tree;
 use waystation_format::{Coordinate, Error, Result};
-use waystation_state::{Budget, schedule};
+use waystation_state::{Budget, Stop, schedule};
 
 use crate::checkpoint::Checkpoint;
 
@@ -90,7 +90,8 @@ impl Checkpoint {
     /// requires its axes has lost one; `source-changed` for other data than the cursor's;
     /// `canary-mismatch`, `bad-rng-state`, `bad-position`, `dangling`, `state-disagree` for records
     /// that are wrong; `bad-argument` for a name in `options` that no stream or cursor has; breaches
-    /// of the pages. Nothing is handed out then.
+    /// of the pages; `interrupted` when the stop of the options' budget is requested. Nothing is
+    /// handed out then.
     pub fn restore(&self, place: &Place, options: &RestoreOptions) -> Result<Restored> {
         let Appraisal { restored, refused } = self.appraise(place, options)?;
         refused.map_or(Ok(restored), Err)
@@ -112,9 +113,17 @@ impl Checkpoint {
     /// # Errors
     /// As [`restore`](Self::restore), but for what is demanded and offered.
     pub fn grades(&self) -> Result<Vec<Graded>> {
+        self.grades_until(&Stop::new())
+    }
+
+    /// As [`grades`](Self::grades), until `stop` is requested.
+    ///
+    /// # Errors
+    /// As [`grades`](Self::grades); `interrupted`.
+    pub fn grades_until(&self, stop: &Stop) -> Result<Vec<Graded>> {
         // Whoever only asks did not say what it may cost.
-        let options =
-            RestoreOptions { budget: Budget::of_validator(), ..RestoreOptions::default() };
+        let budget = Budget::of_validator().until(stop.clone());
+        let options = RestoreOptions { budget, ..RestoreOptions::default() };
         self.resume(None, &options).map(|appraisal| appraisal.restored.report)
     }
 
@@ -124,6 +133,7 @@ impl Checkpoint {
         let mut group: Vec<Record> = Vec::new();
         for record in self.records() {
             let record = record?;
+            options.budget.stop().map_or(Ok(()), Stop::go_on)?;
             let same = |first: &Record| {
                 first.key.kind == record.key.kind && first.key.name == record.key.name
             };

@@ -20,7 +20,7 @@ use waystation_format::records::cursor::{
 };
 use waystation_format::{Code, Digest, Error, Identity, Result, arith, limits, rule};
 
-use crate::Budget;
+use crate::{Budget, Stop};
 use live::Live;
 
 pub use pack::Packed;
@@ -178,6 +178,12 @@ impl Walk {
             batch.push(item, self.live.lane());
         }
         Ok(batch)
+    }
+
+    /// Goes on until `stop` is requested, in place of whatever would have stopped it before. A walk
+    /// that was interrupted stands nowhere: it is not to be gone on with.
+    pub fn stop_by(&mut self, stop: Stop) {
+        self.budget = self.budget.clone().until(stop);
     }
 
     /// What is left to be spent.

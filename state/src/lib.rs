@@ -11,5 +11,7 @@ pub mod cursor;
 pub mod order;
 pub mod rng;
 pub mod schedule;
+mod stop;
 
 pub use budget::Budget;
+pub use stop::Stop;

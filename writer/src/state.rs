@@ -10,7 +10,8 @@ use waystation_format::record::Record;
 use waystation_format::records::Typed;
 use waystation_format::records::rng::State;
 use waystation_format::{Code, Result, RngAlgorithm};
-use waystation_reader::Progress;
+use waystation_reader::progress::within;
+use waystation_reader::{NoProgress, Progress};
 use waystation_state::Budget;
 use waystation_state::cursor::{NoTensors, check_canary_within};
 use waystation_state::{rng, schedule};
@@ -34,7 +35,7 @@ const KINDS: [&str; 4] = ["cursor", "progress", "rng", "schedule"];
 /// As [`check`].
 pub(crate) fn check_all(records: &[Record], step: u64) -> Result<()> {
     let mut steps = STEPS;
-    records.iter().try_for_each(|record| check(record, step, &mut steps))
+    records.iter().try_for_each(|record| check(record, step, &mut steps, &NoProgress))
 }
 
 /// Checks the records of all parts, equal ones of several writers once.
@@ -50,7 +51,7 @@ pub(crate) fn check_parts(parts: &[Part], progress: &dyn Progress) -> Result<()>
         for record in part.records() {
             let record = record?;
             if KINDS.contains(&record.key.kind.as_str()) && seen.insert(record.key.key()) {
-                let checked = check(&record, part.common.step, &mut steps);
+                let checked = check(&record, part.common.step, &mut steps, progress);
                 checked.map_err(|e| e.in_file(part.file_name()))?;
             }
         }
@@ -63,8 +64,8 @@ pub(crate) fn check_parts(parts: &[Part], progress: &dyn Progress) -> Result<()>
 ///
 /// # Errors
 ///
-/// `state-disagree`, `bad-rng-state`, `bad-position`, `canary-mismatch`; with the record.
-fn check(record: &Record, step: u64, steps: &mut u64) -> Result<()> {
+/// `state-disagree`, `bad-rng-state`, `bad-position`, `canary-mismatch`, `interrupted`; with the record.
+fn check(record: &Record, step: u64, steps: &mut u64, progress: &dyn Progress) -> Result<()> {
     let checked = match record.typed()? {
         Typed::Progress(progress) => progress.check_step(step),
         Typed::Rng(stream) => match (RngAlgorithm::from_id(&stream.algorithm), &stream.state) {
@@ -75,7 +76,7 @@ fn check(record: &Record, step: u64, steps: &mut u64) -> Result<()> {
         },
         Typed::Schedule(schedule) => schedule::check(&schedule),
         Typed::Cursor(cursor) => {
-            let mut budget = Budget::new(*steps, BYTES);
+            let mut budget = within(Budget::new(*steps, BYTES), progress);
             let checked = check_canary_within(&cursor, &NoTensors, &mut budget);
             *steps = budget.steps();
             match checked {

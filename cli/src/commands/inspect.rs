@@ -16,7 +16,7 @@ use crate::output;
 pub(super) fn run(args: &Inspect, context: &Context) -> Result<u8> {
     let checkpoint = open_checkpoint(&args.checkpoint, context)?;
     let marks = Marks::of(&**checkpoint.store())?;
-    let asked = state::Asked::of(args)?;
+    let asked = state::Asked::of(args, context.bars.wish())?;
     if context.json {
         as_object(&checkpoint, &marks, args, &asked, context)
     } else {

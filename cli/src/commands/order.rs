@@ -11,7 +11,6 @@ use waystation_state::order::Order;
 use super::Context;
 use crate::args::Order as Args;
 use crate::output;
-use crate::progress::stopping;
 
 /// Enough for the orders of a thousand million records.
 const MEMORY: u64 = 8 << 30;
@@ -24,12 +23,10 @@ pub(super) fn run(args: &Args, context: &Context) -> Result<u8> {
         return Err(Error::new(Code::BadArgument, message));
     }
     let range = args.start..args.start.saturating_add(args.count);
-    let budget = Budget::new(u64::MAX, MEMORY);
+    let budget = Budget::new(u64::MAX, MEMORY).until(context.bars.wish().clone());
     let (mut ordinals, mut hasher) = (Vec::new(), Hasher::new());
     for ordinal in order.ordinals(args.epoch.unwrap_or(0), range, budget) {
-        if stopping() {
-            return Err(Error::new(Code::Interrupted, "stopped on request"));
-        }
+        context.bars.wish().go_on()?;
         let ordinal = ordinal?;
         if context.json {
             hasher.update(&ordinal.to_le_bytes());

@@ -23,7 +23,8 @@ pub struct RestoreOptions {
     pub offers: BTreeMap<String, Offer>,
     /// What the canary of one cursor may cost; one that costs more is graded `none`. As given,
     /// 2^32 steps and 8 GiB: an order that has to be drawn from its beginning takes a step, and up to
-    /// 8 bytes, for each record before the position.
+    /// 8 bytes, for each record before the position. Its [`Stop`](waystation_state::Stop) ends the
+    /// whole restore.
     pub budget: Budget,
 }
 

@@ -52,7 +52,7 @@ const NAMED: usize = 8;
 
 impl<'o> Report<'o> {
     pub(super) fn new(place: Option<&'o Place>, options: &'o RestoreOptions) -> Self {
-        let steps = CanarySteps::of_validator();
+        let steps = CanarySteps::of_validator(options.budget.stop());
         Self { place, options, steps, graded: Vec::new(), refused: Vec::new() }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use waystation_format::records::Cursor;
 use waystation_format::{Code, Identity, Result, limits, rule};
-use waystation_state::Budget;
 use waystation_state::cursor::{Tensors, Walk, check_canary_within};
+use waystation_state::{Budget, Stop};
 
 use super::{expect_numbers, numbers};
 use crate::checkpoint::Checkpoint;
@@ -24,16 +24,19 @@ pub(crate) enum Compared {
     LeftOut(String),
 }
 
-/// The tensors of a checkpoint that its cursors name.
-struct Named<'c>(&'c Checkpoint);
+/// The tensors of a checkpoint that its cursors name, read until it is to stop.
+struct Named<'c> {
+    checkpoint: &'c Checkpoint,
+    stop: Option<Stop>,
+}
 
 impl Tensors for Named<'_> {
     fn expect(&self, tensor: &Identity, count: u64) -> Result<()> {
-        expect_numbers(self.0, tensor, count)
+        expect_numbers(self.checkpoint, tensor, count)
     }
 
     fn numbers(&self, tensor: &Identity, count: u64) -> Result<Arc<[u64]>> {
-        numbers(self.0, tensor, count)
+        numbers(self.checkpoint, tensor, count, self.stop.as_ref())
     }
 }
 
@@ -45,11 +48,13 @@ const ALL_STEPS: u64 = 4 * limits::CANARY_STEPS;
 #[derive(Debug)]
 pub(crate) struct CanarySteps {
     left: u64,
+    stop: Option<Stop>,
 }
 
 impl CanarySteps {
-    pub(crate) fn of_validator() -> Self {
-        Self { left: ALL_STEPS }
+    /// Until `stop` is requested, if there is one.
+    pub(crate) fn of_validator(stop: Option<&Stop>) -> Self {
+        Self { left: ALL_STEPS, stop: stop.cloned() }
     }
 
     /// [`check_cursor`] within a validator's budget for one canary, and what is left for all.
@@ -68,6 +73,9 @@ impl CanarySteps {
         let one = Budget::of_validator();
         let steps = one.steps().min(self.left);
         let mut budget = Budget::new(steps, one.bytes());
+        if let Some(stop) = &self.stop {
+            budget = budget.until(stop.clone());
+        }
         let checked = check(&mut budget);
         self.left = self.left.saturating_sub(steps.saturating_sub(budget.steps()));
         checked
@@ -77,13 +85,14 @@ impl CanarySteps {
 /// Compares the canary of a cursor with the items that come.
 ///
 /// # Errors
-/// `canary-mismatch`, `bad-position`, `dangling`; those of reading a tensor.
+/// `canary-mismatch`, `bad-position`, `dangling`, `interrupted`; those of reading a tensor.
 pub(crate) fn check_cursor(
     checkpoint: &Checkpoint,
     cursor: &Cursor,
     budget: &mut Budget,
 ) -> Result<Compared> {
-    match check_canary_within(cursor, &Named(checkpoint), budget) {
+    let named = Named { checkpoint, stop: budget.stop().cloned() };
+    match check_canary_within(cursor, &named, budget) {
         Ok(true) => Ok(Compared::Agrees),
         Ok(false) => Ok(Compared::NotComputed),
         Err(e) if e.code() == Code::Limit && e.rule_id() == Some(rule::CURSOR_CANARY_STEPS) => {
@@ -98,9 +107,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// `not-exact` for a cursor that the specification does not compute; `bad-position`,
-    /// `dangling`, `limit` when the budget is spent; those of reading a tensor.
+    /// `dangling`, `limit` when the budget is spent and `interrupted` when it is to stop; those of
+    /// reading a tensor.
     pub fn walk(&self, cursor: &Cursor, budget: Budget) -> Result<Walk> {
-        Walk::new(cursor, &Named(self), budget)
+        let named = Named { checkpoint: self, stop: budget.stop().cloned() };
+        Walk::new(cursor, &named, budget)
     }
 }
 
@@ -110,7 +121,7 @@ mod tests {
 
     #[test]
     fn many_canaries_have_a_budget_together() {
-        let mut all = CanarySteps::of_validator();
+        let mut all = CanarySteps::of_validator(None);
         let mut take = |steps| all.within(|budget| budget.take(steps).is_ok());
         assert!(!take(limits::CANARY_STEPS + 1));
         for _ in 0..3 {

@@ -8,6 +8,7 @@ use waystation_format::records::rng::State;
 use waystation_format::{
     Code, Dtype, Entry, Error, Identity, Result, RngAlgorithm, Role, arith, rule,
 };
+use waystation_state::Stop;
 
 use crate::checkpoint::Checkpoint;
 use crate::tensor::TensorRef;
@@ -52,14 +53,15 @@ pub(crate) fn expect_numbers(
 /// Bytes of numbers that are read at once.
 const PIECE: u64 = 1 << 20;
 
-/// The numbers of a tensor that a cursor names, `count` of them.
+/// The numbers of a tensor that a cursor names, `count` of them, unless `stop` is requested before.
 ///
 /// # Errors
-/// As [`state_bytes`].
+/// As [`state_bytes`]; `interrupted`.
 pub(crate) fn numbers(
     checkpoint: &Checkpoint,
     identity: &Identity,
     count: u64,
+    stop: Option<&Stop>,
 ) -> Result<Arc<[u64]>> {
     let tensor = named(checkpoint, identity, Dtype::U64, Some(count), rule::ORDER_TENSOR)?;
     // They may be most of what there is memory for, so they are held once.
@@ -70,7 +72,7 @@ pub(crate) fn numbers(
         for (number, slot) in bytes.as_chunks::<8>().0.iter().zip(&mut slots) {
             *slot = u64::from_le_bytes(*number);
         }
-        Ok(())
+        stop.map_or(Ok(()), Stop::go_on)
     })?;
     Ok(numbers)
 }

@@ -38,7 +38,7 @@ pub(super) fn check(
     let mut check = Check {
         checkpoint: &checkpoint,
         quick,
-        steps: CanarySteps::of_validator(),
+        steps: CanarySteps::of_validator(progress.stop()),
         found: Vec::new(),
         notes: Vec::new(),
     };
@@ -54,17 +54,17 @@ pub(super) fn check(
             at = at.saturating_add(1);
             match record.typed()? {
                 Typed::Optimizer(one) => {
-                    check.close_unless_of(&record.key, &mut optimizers);
+                    check.close_unless_of(&record.key, &mut optimizers)?;
                     let found = owners.optimizer(&checkpoint, progress, &one, &place)?;
                     check.found.extend(found);
                     optimizers.push((place, one));
                 }
                 Typed::Rng(stream) => {
-                    check.stream(&stream, &place);
+                    check.stream(&stream, &place)?;
                     doubts.stream(&record.key, &stream);
                     match &first {
                         Some((key, first)) if key.name == record.key.name => {
-                            check.alike(&stream, first, &place);
+                            check.alike(&stream, first, &place)?;
                         }
                         _ => first = Some((record.key.clone(), *stream)),
                     }
@@ -77,12 +77,12 @@ pub(super) fn check(
                         Typed::Cursor(cursor) => doubts.cursor(&record.key, cursor),
                         _ => {}
                     }
-                    check.alone(record, other, &place);
+                    check.alone(record, other, &place)?;
                 }
             }
         }
     }
-    check.close(&mut optimizers);
+    check.close(&mut optimizers)?;
     // What bears on several records is found after them.
     check.found.sort_by_key(|(at, _)| *at);
     check.notes.extend(doubts.finish());
@@ -127,7 +127,7 @@ struct Check<'c> {
 
 impl Check<'_> {
     /// Records that no other one bears on.
-    fn alone(&mut self, record: &Record, typed: Typed, place: &Place) {
+    fn alone(&mut self, record: &Record, typed: Typed, place: &Place) -> Result<()> {
         let checked = match typed {
             Typed::Progress(progress) => progress.check_step(self.checkpoint.step()),
             Typed::Schedule(schedule) => schedule::check(&schedule),
@@ -142,19 +142,19 @@ impl Check<'_> {
             }
             _ => Ok(()),
         };
-        self.keep(checked, place);
+        self.keep(checked, place)
     }
 
-    fn stream(&mut self, stream: &Stream, place: &Place) {
+    fn stream(&mut self, stream: &Stream, place: &Place) -> Result<()> {
         if self.quick && matches!(stream.state, State::Tensor(_)) {
-            return;
+            return Ok(());
         }
         let checked = check_stream(self.checkpoint, stream).map(drop);
-        self.keep(checked, place);
+        self.keep(checked, place)
     }
 
     /// Compares a stream with the first of its name.
-    fn alike(&mut self, stream: &Stream, first: &Stream, place: &Place) {
+    fn alike(&mut self, stream: &Stream, first: &Stream, place: &Place) -> Result<()> {
         let differs = [
             ("algorithm", first.algorithm.as_str(), stream.algorithm.as_str()),
             ("on_reshape", first.on_reshape.as_str(), stream.on_reshape.as_str()),
@@ -164,19 +164,25 @@ impl Check<'_> {
                 let message =
                     format!("expected {member} {was:?} as in the first of its name, found {is:?}");
                 let error = Error::rule(Code::StateDisagree, rule::RNG_ALIKE, message);
-                self.keep(Err(error.at_pointer(format!("/{member}"))), place);
+                self.keep(Err(error.at_pointer(format!("/{member}"))), place)?;
             }
         }
+        Ok(())
     }
 
     /// Joins the optimizer records so far when `next` has another name.
-    fn close_unless_of(&mut self, next: &RecordKey, optimizers: &mut Vec<(Place, Optimizer)>) {
+    fn close_unless_of(
+        &mut self,
+        next: &RecordKey,
+        optimizers: &mut Vec<(Place, Optimizer)>,
+    ) -> Result<()> {
         if optimizers.first().is_some_and(|(place, _)| place.key.name != next.name) {
-            self.close(optimizers);
+            self.close(optimizers)?;
         }
+        Ok(())
     }
 
-    fn close(&mut self, optimizers: &mut Vec<(Place, Optimizer)>) {
+    fn close(&mut self, optimizers: &mut Vec<(Place, Optimizer)>) -> Result<()> {
         let joined = |count: usize| {
             let first = optimizers.iter().take(count);
             optimizer::join(first.map(|(place, one)| (&place.key.coordinate, one))).map(drop)
@@ -192,13 +198,19 @@ impl Check<'_> {
             }
         }
         if let Some((place, _)) = optimizers.get(bad.saturating_sub(1)) {
-            self.keep(checked, place);
+            self.keep(checked, place)?;
         }
         optimizers.clear();
+        Ok(())
     }
 
-    fn keep(&mut self, checked: Result<()>, place: &Place) {
-        let Err(error) = checked else { return };
+    /// # Errors
+    /// `interrupted`, which says nothing of the checkpoint.
+    fn keep(&mut self, checked: Result<()>, place: &Place) -> Result<()> {
+        let Err(error) = checked else { return Ok(()) };
+        if error.code() == Code::Interrupted {
+            return Err(error);
+        }
         // A tensor that cannot be read is reported where its bytes are.
         let stored = matches!(
             error.code(),
@@ -211,6 +223,7 @@ impl Check<'_> {
         if !stored {
             self.found.push((place.at, place.of(error)));
         }
+        Ok(())
     }
 }
 

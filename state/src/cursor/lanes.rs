@@ -43,6 +43,7 @@ impl Lanes {
         let mut before = 0;
         let mut shards = Vec::with_capacity(records.len());
         for records in records {
+            budget.step(1)?;
             shards.push((*records, before));
             before = counted(arith::add(before, *records, "records of all shards")?)?;
         }

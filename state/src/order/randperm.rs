@@ -18,6 +18,8 @@ const SPARSE_PART: u64 = 32;
 const SMALL: u64 = 4096;
 /// Bytes that one moved element takes in a map: key, value and the room that the map keeps free.
 const MOVED: u64 = 40;
+/// Elements that are put in their places between two looks whether to stop.
+const FILLED: u64 = 1 << 20;
 /// Steps that it takes to seed the engine and to make its first words.
 const SEEDING: u64 = 64;
 
@@ -80,6 +82,7 @@ impl Randperm {
             self.held = self.held.max(most);
         }
         while self.drawn < end {
+            budget.step(1)?;
             let left = self.n.saturating_sub(self.drawn);
             // There is no draw for the last.
             if left > 1 {
@@ -92,12 +95,23 @@ impl Randperm {
         Ok(())
     }
 
-    /// Second form: all elements.
+    /// Second form: all elements, or none.
     fn draw_all(&mut self, budget: &mut Budget) -> Result<()> {
         budget.take(self.n)?;
         self.fill(budget)?;
+        let drawn = self.shuffle(budget);
+        if drawn.is_err() {
+            // Some are where they end and others where they began.
+            budget.release(self.held);
+            *self = Self::new(self.n, self.seed.into());
+        }
+        drawn
+    }
+
+    fn shuffle(&mut self, budget: &mut Budget) -> Result<()> {
         let engine = seeded(&mut self.engine, self.seed, budget)?;
         for place in 0..self.n {
+            budget.step(1)?;
             let high = u64::from(engine.next_u32());
             let draw = (high << 32) | u64::from(engine.next_u32());
             let from = draw.checked_rem(place.saturating_add(1)).unwrap_or(0);
@@ -115,9 +129,9 @@ impl Randperm {
         let bytes = arith::mul(self.n, if short { 4 } else { 8 }, "bytes of an order")?;
         budget.hold(bytes)?;
         let mut elements = if short {
-            Elements::Short(counted(self.n, low)?)
+            Elements::Short(counted(self.n, low, budget)?)
         } else {
-            Elements::Long(counted(self.n, |place| place)?)
+            Elements::Long(counted(self.n, |place| place, budget)?)
         };
         for (place, element) in moved {
             elements.set(*place, *element)?;
@@ -141,13 +155,19 @@ fn seeded<'e>(
 }
 
 /// As many elements as `n`, each at its own place.
-fn counted<T>(n: u64, element: impl Fn(u64) -> T) -> Result<Vec<T>> {
+fn counted<T>(n: u64, element: impl Fn(u64) -> T, budget: &mut Budget) -> Result<Vec<T>> {
     let mut all = Vec::new();
     all.try_reserve_exact(index(n)).map_err(|_| {
         let message = format!("expected memory for an order of {n} elements, found none");
         Error::rule(Code::Limit, rule::CURSOR_CANARY_STEPS, message)
     })?;
-    all.extend((0..n).map(element));
+    let mut begin = 0;
+    while begin < n {
+        let end = n.min(begin.saturating_add(FILLED));
+        all.extend((begin..end).map(&element));
+        budget.step(FILLED)?;
+        begin = end;
+    }
     Ok(all)
 }
 

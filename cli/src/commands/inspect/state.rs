@@ -11,10 +11,10 @@ use waystation_format::records::rng::OnReshape;
 use waystation_format::records::{Stream, Typed};
 use waystation_format::value_tree::hex;
 use waystation_format::{Code, Digest, Error, Grade, Result};
-use waystation_reader::Checkpoint;
 use waystation_reader::restore::{
     Appraisal, Graded, Place, RestoreOptions, Restored, RestoredCursor, RestoredStream,
 };
+use waystation_reader::{Checkpoint, Stop};
 
 use super::{share, summary};
 use crate::args::Inspect;
@@ -25,6 +25,7 @@ pub(super) struct Asked {
     place: Option<Place>,
     share: bool,
     options: RestoreOptions,
+    stop: Stop,
 }
 
 /// The grades, what a place gets when one was asked about, and why it does not get it.
@@ -41,7 +42,7 @@ struct Answer {
 impl Asked {
     /// # Errors
     /// `bad-argument` for a place, source or grade of another form.
-    pub(super) fn of(args: &Inspect) -> Result<Self> {
+    pub(super) fn of(args: &Inspect, stop: &Stop) -> Result<Self> {
         let place = match (&args.topology, &args.place) {
             (Some(topology), Some(place)) => Some(place_arg::place(topology, place)?),
             _ => None,
@@ -58,12 +59,13 @@ impl Asked {
             let (cursor, records, sha256) = place_arg::source(text)?;
             options = options.with_source(&cursor, records, sha256);
         }
-        Ok(Self { place, share: args.share, options })
+        options.budget = options.budget.until(stop.clone());
+        Ok(Self { place, share: args.share, options, stop: stop.clone() })
     }
 
     fn answer(&self, checkpoint: &Checkpoint) -> Result<Answer> {
         let Some(place) = &self.place else {
-            let grades = checkpoint.grades()?;
+            let grades = checkpoint.grades_until(&self.stop)?;
             let (shares, ways) = (Vec::new(), Vec::new());
             return Ok(Answer { grades, place: None, shares, refused: None, ways });
         };
