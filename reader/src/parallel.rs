@@ -45,7 +45,10 @@ pub(crate) fn each<J: Send, S>(
     };
     thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(worker);
+            // One that cannot be had is missed by nobody: this thread does what is left.
+            if thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                break;
+            }
         }
         worker();
     });
@@ -103,6 +106,27 @@ mod tests {
             .unwrap();
             assert_eq!(sum.into_inner(), 499_500);
         }
+    }
+
+    /// In a process of its own, where every thread would have a stack that no machine has room for.
+    #[test]
+    fn every_job_is_done_where_no_thread_can_be_had() {
+        const STACK: &str = "RUST_MIN_STACK";
+        let none = (1_u64 << 50).to_string();
+        if std::env::var(STACK).is_ok_and(|stack| stack == none) {
+            thread::Builder::new().spawn(|| ()).unwrap_err();
+            let all = map(7, (0..1000).collect(), |job: usize| Ok(job + 1)).unwrap();
+            assert_eq!(all, (1..1001).collect::<Vec<_>>());
+            return;
+        }
+        let name = "parallel::tests::every_job_is_done_where_no_thread_can_be_had";
+        let again = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([name, "--exact", "--test-threads=1"])
+            .env(STACK, none)
+            .output()
+            .unwrap();
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
+        assert!(String::from_utf8_lossy(&again.stdout).contains("1 passed"));
     }
 
     #[test]
