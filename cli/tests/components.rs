@@ -34,13 +34,15 @@ fn saved(program: &Program) {
     let chunks = all.map(|identity| {
         session.chunk(&TensorDecl::new(identity, Dtype::U8, &[3]), &Region::whole(&[3])).unwrap()
     });
-    session.alias(Alias {
-        component: "main".to_owned(),
-        name: "tied".to_owned(),
-        role: Role::Param,
-        of: critic,
-        native: Vec::new(),
-    });
+    session
+        .alias(Alias {
+            component: "main".to_owned(),
+            name: "tied".to_owned(),
+            role: Role::Param,
+            of: critic,
+            native: Vec::new(),
+        })
+        .unwrap();
     let writing = session.lay_out().unwrap();
     for (number, chunk) in (1_u8..).zip(chunks) {
         writing.write_all(chunk, &[number; 3]).unwrap();

@@ -162,8 +162,7 @@ impl Session {
     ) -> Result<()> {
         let (role, of) = (key::role(role)?, key::identity(of)?);
         let alias = Alias { component, name, role, of, native: natives(native) };
-        open(&mut self.lock(py))?.session.alias(alias);
-        Ok(())
+        Ok(open(&mut self.lock(py))?.session.alias(alias)?)
     }
 
     fn record(

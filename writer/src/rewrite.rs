@@ -253,7 +253,7 @@ fn declare_rest(
     for tensor in content.tensors.iter().filter(|tensor| tensor.shape.contains(&0)) {
         session.declare(&TensorDecl::from(tensor))?;
     }
-    content.aliases.iter().for_each(|alias| session.alias(alias.clone()));
+    content.aliases.iter().try_for_each(|alias| session.alias(alias.clone()))?;
     from.manifest().omitted.iter().for_each(|omitted| session.omit(omitted.clone()));
     extensions.iter().for_each(|extension| session.extension(extension.clone()));
     for record in from.records() {

@@ -190,9 +190,23 @@ impl Session {
         Ok(id)
     }
 
-    /// Gives a tensor a second name.
-    pub fn alias(&mut self, alias: Alias) {
+    /// Gives a tensor a second name. That there is such a tensor is seen at the commit: another
+    /// writer may declare it.
+    ///
+    /// # Errors
+    ///
+    /// What the alias's members break; `bad-alias` for one of itself.
+    pub fn alias(&mut self, alias: Alias) -> Result<()> {
+        let identity = alias.identity();
+        alias.check(&self.common.topology).map_err(|e| e.in_tensor(identity.key()))?;
+        if alias.of == identity {
+            let message =
+                "expected the identity of a tensor to give a second name to, found the alias's own";
+            let error = Error::rule(Code::BadAlias, rule::ALIAS_TARGET, message);
+            return Err(error.at_pointer("/of").in_tensor(identity.key()));
+        }
         self.content.aliases.push(alias);
+        Ok(())
     }
 
     /// Adds a record.

@@ -194,13 +194,15 @@ fn tied_frozen_and_lazily_absent_parameters_keep_what_they_have_and_no_more() {
         vec![Steps { params: StepParams::Listed(listed), step: STEP, stored_as: "int".to_owned() }];
     let optimizer = adamw(vec![group("all", &["w", "embed", "unused", "base"], vec![])], steps);
     let store = saved(&models, &optimizer, &|session| {
-        session.alias(Alias {
-            component: "main".to_owned(),
-            name: "head".to_owned(),
-            role: Role::Param,
-            of: Identity::param("embed"),
-            native: Vec::new(),
-        });
+        session
+            .alias(Alias {
+                component: "main".to_owned(),
+                name: "head".to_owned(),
+                role: Role::Param,
+                of: Identity::param("embed"),
+                native: Vec::new(),
+            })
+            .unwrap();
         session.omit(Omitted {
             component: "main".to_owned(),
             reason: OmittedReason::Frozen,

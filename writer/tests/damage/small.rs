@@ -124,7 +124,7 @@ fn declare_rest(
         session.attach_bytes(path, &bytes).unwrap();
     }
     if writer == 0 {
-        session.alias(alias.clone());
+        session.alias(alias.clone()).unwrap();
         session.omit(Omitted {
             component: "main".to_owned(),
             names: vec!["frozen.weight".to_owned()],

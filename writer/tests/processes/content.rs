@@ -177,7 +177,7 @@ pub fn lay_out(
     session.record(place(step, writer));
     if writer == 0 {
         session.record(optimizer(step));
-        session.alias(alias());
+        session.alias(alias())?;
         session.attach_bytes("config.json", &config(step, timeline))?;
     }
     if writer == 2 {

@@ -148,7 +148,7 @@ impl Job {
                 chunks.push((session.chunk(decl, region)?, bytes));
             }
             for alias in &share.aliases {
-                session.alias(alias.clone());
+                session.alias(alias.clone())?;
             }
             for record in &share.records {
                 session.record(record.clone());

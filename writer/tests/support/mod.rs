@@ -192,7 +192,7 @@ pub fn declare(
                 role: Role::Param,
                 of: target,
                 native: Vec::new(),
-            });
+            })?;
         }
     }
     Ok((session, chunks))
