@@ -56,7 +56,11 @@ impl Topology {
     }
 
     /// Reads the value of `topology`.
-    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Code::BadMember`] for another form, [`Code::BadName`] for an axis name, [`Code::Limit`] for too
+    /// many axes.
+    pub fn read(cursor: &mut Cursor<'_>) -> Result<Self> {
         let mut axes: Coordinate = Vec::new();
         let mut items = cursor.begin_array()?;
         while cursor.next_item(&mut items)? {

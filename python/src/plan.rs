@@ -1,20 +1,16 @@
 //! What all processes of a job agree on, as Python has it and as text that one of them sends to the others.
 //!
-//! It knows the text's members. What they may be is checked by the writer's crate.
+//! It knows the calls. What a plan and its text are is the writer's crate's.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use waystation_cli::operations::{open_or_make_run, open_run};
-use waystation_format::json::{Encoder, Value};
 use waystation_format::{Code, Digest, Error, Topology, limits, names, rule};
 
 use crate::errors::{Result, usage};
 use crate::key;
 use crate::work;
-
-/// The members of a plan's text.
-const FORM: &str = "the text of a plan: an object of block_bytes, nonce, parent, run, timeline, topology and writers";
 
 /// What all processes of a job agree on once.
 #[pyclass(frozen, module = "waystation._core")]
@@ -64,44 +60,11 @@ impl SessionPlan {
 
     #[staticmethod]
     fn from_json(json: &str) -> Result<Self> {
-        let value = Value::parse(json).map_err(|e| {
-            usage(format!("expected {FORM}, found what is no canonical JSON: {}", e.message()))
-        })?;
-        let plan = read(&value).ok_or_else(|| usage(format!("expected {FORM}, found others")))?;
-        plan.check()?;
-        Ok(Self(plan))
+        Ok(Self(waystation_writer::SessionPlan::from_json(json)?))
     }
 
     fn to_json(&self) -> String {
-        let plan = &self.0;
-        let mut json = Encoder::new();
-        json.begin_object();
-        json.member("block_bytes");
-        json.uint(plan.block_bytes);
-        json.member("nonce");
-        json.string(&hex(&plan.nonce));
-        json.member("parent");
-        match &plan.parent {
-            Some(parent) => json.string(&parent.to_string()),
-            None => json.null(),
-        }
-        json.member("run");
-        json.string(&plan.run);
-        json.member("timeline");
-        json.uint(plan.timeline.into());
-        json.member("topology");
-        json.begin_array();
-        for (axis, size) in &plan.topology.0 {
-            json.begin_array();
-            json.string(axis);
-            json.uint(*size);
-            json.end_array();
-        }
-        json.end_array();
-        json.member("writers");
-        json.uint(plan.writers.into());
-        json.end_object();
-        json.into_string()
+        self.0.to_json()
     }
 
     fn attempt_name(&self, step: u64, counter: u64) -> Result<String> {
@@ -184,57 +147,4 @@ fn check_step(step: u64) -> Result<()> {
         return Err(Error::rule(Code::Limit, rule::LIMIT_VALUE, message).into());
     }
     Ok(())
-}
-
-fn read(value: &Value) -> Option<waystation_writer::SessionPlan> {
-    let members = value.as_object().filter(|members| members.len() == 7)?;
-    let int = |name: &str| match members.get(name)? {
-        Value::Int(int) => Some(*int),
-        _ => None,
-    };
-    let str = |name: &str| match members.get(name)? {
-        Value::Str(text) => Some(text.as_str()),
-        _ => None,
-    };
-    let parent = match members.get("parent")? {
-        Value::Null => None,
-        Value::Str(text) => Some(Digest::from_hex(text)?),
-        _ => return None,
-    };
-    let Value::List(axes) = members.get("topology")? else { return None };
-    let axis = |axis: &Value| match axis {
-        Value::List(pair) => match pair.as_slice() {
-            [Value::Str(name), Value::Int(size)] => {
-                Some((name.clone(), u64::try_from(*size).ok()?))
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    Some(waystation_writer::SessionPlan {
-        run: str("run")?.to_owned(),
-        timeline: u32::try_from(int("timeline")?).ok()?,
-        nonce: unhex(str("nonce")?)?,
-        writers: u32::try_from(int("writers")?).ok()?,
-        topology: Topology(axes.iter().map(axis).collect::<Option<_>>()?),
-        parent,
-        block_bytes: u64::try_from(int("block_bytes")?).ok()?,
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<[u8; 16]> {
-    let lower = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if !lower || pairs.len() != 16 || !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = [0; 16];
-    for (byte, pair) in bytes.iter_mut().zip(pairs) {
-        *byte = u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
 }

@@ -54,6 +54,7 @@ mod gc;
 mod layout;
 mod many;
 mod marks;
+mod plan_text;
 mod poison;
 mod put;
 mod rewrite;

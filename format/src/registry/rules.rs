@@ -101,7 +101,7 @@ pub const IDENTITY_UNKNOWN_SLOT: &str = "identity.unknown-slot";
 pub const ALIAS_ROLE: &str = "alias.role";
 /// `of` MUST be an array of the six values of an identity; the rules of this chapter hold for them, with their codes. (Both)
 pub const ALIAS_FORM: &str = "alias.form";
-/// The target MUST be a tensor of the same checkpoint, not an alias. (Both)
+/// The target MUST be a tensor of the same checkpoint, not an alias; it may be of another component. (Both)
 pub const ALIAS_TARGET: &str = "alias.target";
 /// The target MUST have at least one chunk. (Both)
 pub const ALIAS_ELEMENTS: &str = "alias.elements";
@@ -263,6 +263,8 @@ pub const INTEGRITY_WRITE: &str = "integrity.write";
 pub const INTEGRITY_MANIFEST: &str = "integrity.manifest";
 /// Each part MUST have the SHA-256 that the manifest states. (Validator)
 pub const INTEGRITY_PART: &str = "integrity.part";
+/// The text MUST be one JSON object under the rules of chapter 2, with all members of this table and no others. (Writer)
+pub const SESSION_PLAN: &str = "session.plan";
 /// A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), and fsync the run. (Writer)
 pub const SESSION_TIMELINE: &str = "session.timeline";
 /// One process, the coordinator, MUST make the attempt's directory exclusively and fsync the run before any writer writes; an existing directory is fatal. (Writer)
@@ -780,7 +782,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadAlias],
         chapter: "04-identity.md",
-        text: "The target MUST be a tensor of the same checkpoint, not an alias. A reader checks this when it reads the alias's elements, a validator after all pages; listing an alias is not reading it.",
+        text: "The target MUST be a tensor of the same checkpoint, not an alias; it may be of another component. So `of` is never the alias's own identity key: a writer MUST refuse such an alias when it is declared. A reader checks this when it reads the alias's elements, a validator after all pages; listing an alias is not reading it.",
     },
     RuleInfo {
         id: ALIAS_ELEMENTS,
@@ -1421,6 +1423,14 @@ pub const RULES: &[RuleInfo] = &[
         codes: &[Code::DigestMismatch],
         chapter: "10-integrity.md",
         text: "Each part MUST have the SHA-256 that the manifest states.",
+    },
+    RuleInfo {
+        id: SESSION_PLAN,
+        actor: "Writer",
+        depth: "",
+        codes: &[Code::BadMember],
+        chapter: "11-commit.md",
+        text: "The text MUST be one JSON object under the rules of chapter 2, with all members of this table and no others. A process that is given another text MUST refuse it and write nothing.",
     },
     RuleInfo {
         id: SESSION_TIMELINE,
