@@ -18,7 +18,7 @@ use crate::entry::Entry;
 use crate::errors::{Result, usage};
 use crate::mapped::Mapped;
 use crate::walk::{self, Walk};
-use crate::{key, restore, work};
+use crate::{arguments, key, restore, work};
 
 /// Reads of fewer bytes are over before anybody could look at a bar or press a key.
 const SHORT_BYTES: u64 = 8 << 20;
@@ -50,8 +50,8 @@ impl Checkpoint {
         py: Python<'_>,
         path: PathBuf,
         verify_reads: bool,
-        threads: Option<usize>,
-        memory_budget: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] threads: Option<usize>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] memory_budget: Option<u64>,
         trust_links: bool,
     ) -> Result<Self> {
         let options = OpenOptions::new()
@@ -144,8 +144,8 @@ impl Checkpoint {
     fn read(
         &self,
         py: Python<'_>,
-        wants: Vec<Asked<'_>>,
-        progress: Option<Py<PyAny>>,
+        #[pyo3(from_py_with = arguments::items)] wants: Vec<Asked<'_>>,
+        #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
     ) -> Result<()> {
         let mut buffers = Vec::with_capacity(wants.len());
         let mut asked = Vec::with_capacity(wants.len());
@@ -231,7 +231,12 @@ impl Checkpoint {
     }
 
     #[pyo3(signature = (cursor_json, *, budget = None))]
-    fn walk(&self, py: Python<'_>, cursor_json: &str, budget: Option<u64>) -> Result<Walk> {
+    fn walk(
+        &self,
+        py: Python<'_>,
+        cursor_json: &str,
+        #[pyo3(from_py_with = arguments::whole_or_none)] budget: Option<u64>,
+    ) -> Result<Walk> {
         let budget = walk::budget(budget);
         let live = work::compute(py, |stop| {
             self.reader.walk(&walk::cursor(cursor_json)?, budget.until(stop.clone()))

@@ -2,6 +2,7 @@
 //!
 //! Each module registers what it gives. Its contract is `waystation/_core.pyi`.
 
+mod arguments;
 mod checkpoint;
 mod dlpack;
 mod entry;

@@ -7,7 +7,7 @@ use waystation_state::Budget;
 use waystation_state::order::Order;
 
 use crate::errors::Result;
-use crate::{json, work};
+use crate::{arguments, json, work};
 
 /// Enough for the orders of a thousand million records.
 const MEMORY: u64 = 8 << 30;
@@ -21,10 +21,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn order(
     py: Python<'_>,
     order_json: &str,
-    n: u64,
-    epoch: u64,
-    first: u64,
-    count: u64,
+    #[pyo3(from_py_with = arguments::whole)] n: u64,
+    #[pyo3(from_py_with = arguments::whole)] epoch: u64,
+    #[pyo3(from_py_with = arguments::whole)] first: u64,
+    #[pyo3(from_py_with = arguments::whole)] count: u64,
 ) -> Result<Vec<u64>> {
     work::compute(py, |stop| {
         let (stated, said) = Stated::parse(&json::value(order_json)?)?;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use waystation_cli::operations::{open_or_make_run, open_run};
 use waystation_format::{Code, Digest, Error, Topology, limits, names, rule};
 
+use crate::arguments;
 use crate::errors::{Result, usage};
 use crate::key;
 use crate::work;
@@ -26,10 +27,10 @@ impl SessionPlan {
         py: Python<'_>,
         run_path: PathBuf,
         name: String,
-        writers: u32,
+        #[pyo3(from_py_with = arguments::whole)] writers: u32,
         topology: Option<&Bound<'_, PyAny>>,
         parent: Option<&str>,
-        block_bytes: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] block_bytes: Option<u64>,
     ) -> Result<Self> {
         let topology = topology.map_or_else(|| Ok(Topology::default()), key::topology)?;
         let parent = parent.map(digest).transpose()?;
@@ -67,7 +68,11 @@ impl SessionPlan {
         self.0.to_json()
     }
 
-    fn attempt_name(&self, step: u64, counter: u64) -> Result<String> {
+    fn attempt_name(
+        &self,
+        #[pyo3(from_py_with = arguments::whole)] step: u64,
+        #[pyo3(from_py_with = arguments::whole)] counter: u64,
+    ) -> Result<String> {
         check_step(step)?;
         Ok(names::attempt_dir(step, &self.0.attempt(step, counter)))
     }
@@ -117,8 +122,8 @@ fn make_attempt(
     py: Python<'_>,
     run_path: PathBuf,
     plan: &SessionPlan,
-    step: u64,
-    counter: u64,
+    #[pyo3(from_py_with = arguments::whole)] step: u64,
+    #[pyo3(from_py_with = arguments::whole)] counter: u64,
 ) -> Result<String> {
     work::short(py, || {
         let run = open_run(&run_path)?;

@@ -8,13 +8,18 @@ use pyo3::prelude::*;
 use waystation_cli::operations::{self, Target, Work, cores};
 use waystation_format::limits;
 
+use crate::arguments;
 use crate::errors::{Result, usage};
 use crate::watch::Quiet;
 use crate::work;
 
 #[pyfunction]
 #[pyo3(signature = (path, *, progress = None))]
-fn salvage(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> Result<String> {
+fn salvage(
+    py: Python<'_>,
+    path: PathBuf,
+    #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
+) -> Result<String> {
     work::run(py, progress, |progress| {
         let work = Work { threads: cores(), watcher: &Quiet(progress) };
         Ok(operations::salvage(&path, false, &work)?.digest.to_string())
@@ -41,8 +46,8 @@ fn reshard(
     py: Python<'_>,
     source: PathBuf,
     out: PathBuf,
-    writers: u32,
-    progress: Option<Py<PyAny>>,
+    #[pyo3(from_py_with = arguments::whole)] writers: u32,
+    #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
 ) -> Result<String> {
     check_writers(writers)?;
     work::run(py, progress, |progress| {
@@ -61,11 +66,11 @@ fn export(
     py: Python<'_>,
     path: PathBuf,
     out: PathBuf,
-    roles: Vec<String>,
+    #[pyo3(from_py_with = arguments::texts)] roles: Vec<String>,
     component: &str,
-    max_shard_bytes: Option<u64>,
+    #[pyo3(from_py_with = arguments::whole_or_none)] max_shard_bytes: Option<u64>,
     single: bool,
-    progress: Option<Py<PyAny>>,
+    #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
 ) -> Result<String> {
     if roles.is_empty() {
         return Err(usage("expected at least one role, found none"));
@@ -95,10 +100,10 @@ fn import_json(
     source: PathBuf,
     out: Option<PathBuf>,
     run_path: Option<PathBuf>,
-    step: u64,
-    writers: u32,
-    attach: Vec<PathBuf>,
-    progress: Option<Py<PyAny>>,
+    #[pyo3(from_py_with = arguments::whole)] step: u64,
+    #[pyo3(from_py_with = arguments::whole)] writers: u32,
+    #[pyo3(from_py_with = arguments::items)] attach: Vec<PathBuf>,
+    #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
 ) -> Result<String> {
     check_writers(writers)?;
     let target = match (&out, &run_path) {

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use waystation_cli::operations::{self, Attempt, Deadline, Work, cores, open_attempt, open_run};
 use waystation_writer::GcPolicy;
 
+use crate::arguments;
 use crate::errors::{Result, usage};
 use crate::watch::{self, Quiet};
 use crate::work;
@@ -25,7 +26,7 @@ fn commit(
     deadline: Option<f64>,
     poll: f64,
     check_state: bool,
-    progress: Option<Py<PyAny>>,
+    #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
 ) -> Result<(String, bool)> {
     let after = deadline.map(|deadline| seconds(deadline, "deadline")).transpose()?;
     let deadline = Deadline { after, poll: Some(seconds(poll, "poll")?) };
@@ -51,8 +52,8 @@ fn verify_json(
     py: Python<'_>,
     path: PathBuf,
     quick: bool,
-    threads: Option<usize>,
-    progress: Option<Py<PyAny>>,
+    #[pyo3(from_py_with = arguments::whole_or_none)] threads: Option<usize>,
+    #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
 ) -> Result<String> {
     let threads = watch::threads(threads)?;
     work::run(py, progress, |progress| {
@@ -79,8 +80,8 @@ fn list_json(py: Python<'_>, run_path: PathBuf) -> Result<String> {
 fn gc_json(
     py: Python<'_>,
     run_path: PathBuf,
-    keep_last: usize,
-    keep_every: Option<u64>,
+    #[pyo3(from_py_with = arguments::whole)] keep_last: usize,
+    #[pyo3(from_py_with = arguments::whole_or_none)] keep_every: Option<u64>,
     uncommitted_older_than: Option<f64>,
     dry_run: bool,
 ) -> Result<String> {

@@ -15,6 +15,7 @@ use waystation_format::part::{Omitted, OmittedReason, Producer};
 use waystation_format::{Code, Dims, Dtype, Error, Record, Topology, names, rule};
 use waystation_writer::{ChunkId, SessionOptions, TensorDecl};
 
+use crate::arguments;
 use crate::errors::{Result, usage};
 use crate::key;
 use crate::plan::{SessionPlan, digest};
@@ -52,11 +53,11 @@ impl Session {
         py: Python<'_>,
         path: PathBuf,
         plan: &SessionPlan,
-        step: u64,
-        counter: u64,
-        writer: u32,
-        threads: Option<usize>,
-        shard_bytes: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole)] step: u64,
+        #[pyo3(from_py_with = arguments::whole)] counter: u64,
+        #[pyo3(from_py_with = arguments::whole)] writer: u32,
+        #[pyo3(from_py_with = arguments::whole_or_none)] threads: Option<usize>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] shard_bytes: Option<u64>,
         check_state: bool,
     ) -> Result<Self> {
         let options = options(threads, shard_bytes, check_state)?;
@@ -77,12 +78,12 @@ impl Session {
         py: Python<'_>,
         path: PathBuf,
         run: String,
-        step: u64,
+        #[pyo3(from_py_with = arguments::whole)] step: u64,
         topology: Option<&Bound<'_, PyAny>>,
         parent: Option<&str>,
-        block_bytes: Option<u64>,
-        threads: Option<usize>,
-        shard_bytes: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] block_bytes: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] threads: Option<usize>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] shard_bytes: Option<u64>,
         check_state: bool,
     ) -> Result<Self> {
         let options = options(threads, shard_bytes, check_state)?;
@@ -112,10 +113,10 @@ impl Session {
         key: &Bound<'_, PyAny>,
         dtype: &str,
         shape: &Bound<'_, PyAny>,
-        axes: Option<Vec<Option<u8>>>,
-        native: Names,
+        #[pyo3(from_py_with = arguments::axes)] axes: Option<Vec<Option<u8>>>,
+        #[pyo3(from_py_with = arguments::items)] native: Names,
         valid: Option<&Bound<'_, PyAny>>,
-        block: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] block: Option<u64>,
     ) -> Result<()> {
         let tensor = declaration(key, dtype, shape, axes, native, valid, block)?;
         Ok(open(&mut self.lock(py))?.session.declare(&tensor)?)
@@ -132,10 +133,10 @@ impl Session {
         shape: &Bound<'_, PyAny>,
         start: &Bound<'_, PyAny>,
         extent: &Bound<'_, PyAny>,
-        axes: Option<Vec<Option<u8>>>,
-        native: Names,
+        #[pyo3(from_py_with = arguments::axes)] axes: Option<Vec<Option<u8>>>,
+        #[pyo3(from_py_with = arguments::items)] native: Names,
         valid: Option<&Bound<'_, PyAny>>,
-        block: Option<u64>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] block: Option<u64>,
     ) -> Result<usize> {
         let tensor = declaration(key, dtype, shape, axes, native, valid, block)?;
         let (start, extent) = (key::dims(start, "a start")?, key::dims(extent, "an extent")?);
@@ -158,7 +159,7 @@ impl Session {
         role: &str,
         name: String,
         of: &Bound<'_, PyAny>,
-        native: Names,
+        #[pyo3(from_py_with = arguments::items)] native: Names,
     ) -> Result<()> {
         let (role, of) = (key::role(role)?, key::identity(of)?);
         let alias = Alias { component, name, role, of, native: natives(native) };
@@ -185,7 +186,7 @@ impl Session {
         &self,
         py: Python<'_>,
         component: String,
-        names: Vec<String>,
+        #[pyo3(from_py_with = arguments::texts)] names: Vec<String>,
         reason: &str,
     ) -> Result<()> {
         let reason = OmittedReason::from_id(reason).ok_or_else(|| {
@@ -197,7 +198,11 @@ impl Session {
         Ok(())
     }
 
-    fn inventory(&self, py: Python<'_>, keys: Vec<Bound<'_, PyAny>>) -> Result<()> {
+    fn inventory(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::items)] keys: Vec<Bound<'_, PyAny>>,
+    ) -> Result<()> {
         let keys = keys.iter().map(|key| Ok(key::identity(key)?.key()));
         let mut keys = keys.collect::<Result<Vec<String>>>()?;
         keys.sort_unstable();

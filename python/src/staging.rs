@@ -8,6 +8,7 @@ use std::thread;
 
 use pyo3::prelude::*;
 
+use crate::arguments;
 use crate::dlpack::{self, Bytes, BytesMut};
 use crate::errors::{Result, usage};
 use crate::watch;
@@ -20,8 +21,8 @@ const PIECE: usize = 64 << 20;
 #[pyo3(signature = (pairs, *, threads = None))]
 fn copy_bytes(
     py: Python<'_>,
-    pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
-    threads: Option<usize>,
+    #[pyo3(from_py_with = arguments::items)] pairs: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+    #[pyo3(from_py_with = arguments::whole_or_none)] threads: Option<usize>,
 ) -> Result<()> {
     let threads = watch::threads(threads)?;
     let mut sources = Vec::with_capacity(pairs.len());

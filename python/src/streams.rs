@@ -14,7 +14,7 @@ use waystation_state::rng::StreamState;
 use waystation_state::rng::native::{Form, Native, Unsaid};
 
 use crate::errors::{Result, usage};
-use crate::{json, work};
+use crate::{arguments, json, work};
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stream_from_native, module)?)?;
@@ -29,7 +29,7 @@ fn stream_from_native(
     native: &[u8],
     on_reshape: &str,
     framework: &str,
-    initial_seed: Option<u64>,
+    #[pyo3(from_py_with = arguments::whole_or_none)] initial_seed: Option<u64>,
 ) -> Result<String> {
     let form = Form::named(form)?;
     let on_reshape = OnReshape::from_word(on_reshape).ok_or_else(|| {

@@ -15,7 +15,7 @@ use waystation_state::cursor::{NoTensors, Rank, Walk as Live};
 use waystation_state::{Budget, Stop};
 
 use crate::errors::{Result, usage};
-use crate::{json, work};
+use crate::{arguments, json, work};
 
 /// Until the walk is looked at again while another thread has it.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -92,7 +92,11 @@ impl Walk {
 impl Walk {
     #[new]
     #[pyo3(signature = (cursor_json, *, budget = None))]
-    fn new(py: Python<'_>, cursor_json: &str, budget: Option<u64>) -> Result<Self> {
+    fn new(
+        py: Python<'_>,
+        cursor_json: &str,
+        #[pyo3(from_py_with = arguments::whole_or_none)] budget: Option<u64>,
+    ) -> Result<Self> {
         let budget = self::budget(budget);
         let live = work::compute(py, |stop| {
             Live::new(&start(cursor_json)?, &NoTensors, budget.until(stop.clone()))
@@ -100,7 +104,11 @@ impl Walk {
         Ok(Self::of(live))
     }
 
-    fn take<'py>(&self, py: Python<'py>, count: u64) -> Result<Bound<'py, PyList>> {
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arguments::whole)] count: u64,
+    ) -> Result<Bound<'py, PyList>> {
         let items = self.with(py, |live| {
             let mut items = Vec::new();
             while counted(&items) < count
@@ -113,7 +121,11 @@ impl Walk {
         to_list(py, &items)
     }
 
-    fn batch<'py>(&self, py: Python<'py>, count: u64) -> Result<Bound<'py, PyList>> {
+    fn batch<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = arguments::whole)] count: u64,
+    ) -> Result<Bound<'py, PyList>> {
         let batch = self.with(py, |live| live.batch(count))?;
         to_list(py, batch.items())
     }
@@ -121,10 +133,10 @@ impl Walk {
     fn share<'py>(
         &self,
         py: Python<'py>,
-        batch: u64,
+        #[pyo3(from_py_with = arguments::whole)] batch: u64,
         rule: &str,
-        rank: u64,
-        ranks: u64,
+        #[pyo3(from_py_with = arguments::whole)] rank: u64,
+        #[pyo3(from_py_with = arguments::whole)] ranks: u64,
     ) -> Result<Bound<'py, PyList>> {
         let known = ShareRule::from_word(rule).ok_or_else(|| {
             usage(format!("expected round-robin, contiguous or by-lane, found {rule:?}"))
@@ -134,11 +146,19 @@ impl Walk {
         to_list(py, &items)
     }
 
-    fn skip(&self, py: Python<'_>, count: u64) -> Result<u64> {
+    fn skip(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::whole)] count: u64,
+    ) -> Result<u64> {
         self.with(py, |live| live.skip_items(count))
     }
 
-    fn cursor_json(&self, py: Python<'_>, canary: u64) -> Result<String> {
+    fn cursor_json(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::whole)] canary: u64,
+    ) -> Result<String> {
         work::compute(py, |stop| {
             let mut held = self.hold(stop)?;
             let live = held.as_mut().ok_or_else(spent)?;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use waystation_format::{Code, Error};
 use waystation_writer::ChunkId;
 
+use crate::arguments;
 use crate::dlpack::Bytes;
 use crate::errors::{Result, usage};
 use crate::watch;
@@ -33,9 +34,9 @@ impl Writing {
     fn write(
         &self,
         py: Python<'_>,
-        chunks: Vec<(usize, Bound<'_, PyAny>)>,
-        threads: Option<usize>,
-        progress: Option<Py<PyAny>>,
+        #[pyo3(from_py_with = arguments::numbered)] chunks: Vec<(usize, Bound<'_, PyAny>)>,
+        #[pyo3(from_py_with = arguments::whole_or_none)] threads: Option<usize>,
+        #[pyo3(from_py_with = arguments::callback)] progress: Option<Py<PyAny>>,
     ) -> Result<()> {
         let threads = watch::threads(threads)?;
         let mut borrowed = Vec::with_capacity(chunks.len());

@@ -6,6 +6,7 @@
     clippy::arithmetic_side_effects,
     clippy::panic,
     clippy::cast_possible_truncation,
+    dead_code,
     reason = "a test says where it fails by panicking"
 )]
 
