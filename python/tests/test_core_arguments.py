@@ -123,6 +123,7 @@ CALLS: dict[str, Callable[[Made], tuple[Callable[..., Any], dict[str, Any]]]] = 
         _core.gc_json,
         {"run_path": m.new(), "keep_last": 1, "keep_every": None, "uncommitted_older_than": None, "dry_run": True},
     ),
+    "abandon": lambda m: (_core.abandon, {"run_path": m.run, "name": "x"}),
     "reject": lambda m: (_core.reject, {"path": m.new(), "reason": "x"}),
     "pin": lambda m: (_core.pin, {"path": m.new(), "name": "x"}),
     "unpin": lambda m: (_core.unpin, {"path": m.new(), "name": "x"}),
@@ -177,7 +178,7 @@ def test_every_function_is_asked() -> None:
 
     asked = {name.rpartition(".")[2] for name in CALLS}
     all_ = functions(_core) | {name for of in (_core.Checkpoint, _core.Walk, _core.Session, _core.SessionPlan, _core.Writing) for name in functions(of)}
-    without = {"manifest_json", "entries", "records", "attachments", "grades_json", "to_json", "lay_out", "finish"}
+    without = {"manifest_json", "entries", "records", "attachments", "grades_json", "to_json", "lay_out", "finish", "close"}
     classes = {"Checkpoint", "Entry", "Mapped", "Session", "SessionPlan", "Walk", "Writing"}
     # `main` is the program: its process is the program's from then on.
     assert all_ - asked - without - (classes - {"Walk"}) == {"main"}

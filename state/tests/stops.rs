@@ -7,6 +7,7 @@
     clippy::panic,
     clippy::cast_possible_truncation,
     dead_code,
+    unreachable_pub,
     reason = "a test says where it fails by panicking"
 )]
 

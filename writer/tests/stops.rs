@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     dead_code,
+    unreachable_pub,
     reason = "a test that cannot go on should say where"
 )]
 

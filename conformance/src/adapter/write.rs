@@ -66,7 +66,7 @@ fn write(
                 session.declare(&TensorDecl::from(&tensor))?;
                 tensors.push((tensor.identity.key(), tensor));
             }
-            Entry::Alias(alias) => session.alias(alias),
+            Entry::Alias(alias) => session.alias(alias)?,
         }
     }
     for record in part.records() {

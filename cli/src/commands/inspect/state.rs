@@ -354,7 +354,9 @@ mod tests {
             options.leave_out = left_out.iter().map(|name| (*name).to_owned()).collect();
             let restored = Restored { streams: streams.to_vec(), ..Restored::default() };
             let uncaptured: Vec<String> = uncaptured.iter().map(|&name| name.into()).collect();
-            Asked { place: None, share: false, options }.ways(&restored, &uncaptured).join("; ")
+            Asked { place: None, share: false, options, stop: Stop::new() }
+                .ways(&restored, &uncaptured)
+                .join("; ")
         };
         let forked = stream("a", Grade::Fork, "fork");
         let anew = stream("b", Grade::None, "reinit");
