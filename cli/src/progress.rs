@@ -31,7 +31,7 @@ pub(crate) fn watch_signals() {
 }
 
 /// Whether the user asked to stop.
-fn stopping() -> bool {
+pub(crate) fn stopping() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
