@@ -1,10 +1,10 @@
 //! Chapter 7.3: attachments, their logical paths and their bytes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use waystation_format::Code;
 
-use super::Cases;
 use super::group::Group;
+use super::{Cases, bases};
 use crate::bend::{Bend, remove, set};
 use crate::case::Effect;
 use crate::recipe::{Attachment, hex};
@@ -14,6 +14,7 @@ pub(super) fn add(cases: &mut Cases) {
     together(cases);
     members(cases);
     bytes(cases);
+    many(cases);
 }
 
 /// The checkpoint with attachments of these paths, each writer's after its own.
@@ -88,7 +89,7 @@ fn paths(cases: &mut Cases) {
         for profile in ["core", "extended"] {
             Group::new(cases, profile, "bare", Effect::LostCheckpoint).good(
                 &format!("path-{slug}"),
-                &["attachment.path"],
+                &["attachment.path", "security.no-paths"],
                 &format!("The logical path of an attachment {what}."),
                 &with(&[(0, path)]),
             );
@@ -162,6 +163,30 @@ fn members(cases: &mut Cases) {
             Code::BadMember,
         );
     }
+}
+
+/// More than a writer may have. The files are not there, which is looked at later.
+fn many(cases: &mut Cases) {
+    let attachment =
+        |n: u32| json!({"bytes": 0, "path": format!("f{n}"), "sha256": "00".repeat(32)});
+    let list: Value = (0..65_537).map(attachment).collect();
+    cases
+        .case("core/attachments-65537", &["limit.value"], "A writer has 65537 attachments.")
+        .effect(Effect::Exhaustion)
+        .rejects_recipe(
+            &bases::bare(),
+            &Bend::new("attachments more").manifest(set("/parts/0/attachments", list)),
+            &[Code::Limit],
+        );
+    let shard = json!({"bytes": 4096, "class": "model", "crc_table": null});
+    cases
+        .case("core/shards-65537", &["limit.value"], "A writer has 65537 shards.")
+        .effect(Effect::Exhaustion)
+        .rejects_recipe(
+            &bases::bare(),
+            &Bend::new("shards more").manifest(set("/parts/0/shards", json!(vec![shard; 65_537]))),
+            &[Code::Limit],
+        );
 }
 
 fn bytes(cases: &mut Cases) {

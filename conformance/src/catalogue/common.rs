@@ -69,7 +69,7 @@ fn versions(cases: &mut Cases) {
         let slug = version.replace('.', "-");
         Group::new(cases, profile, "bare", Effect::LostCheckpoint).good(
             &format!("version-{slug}"),
-            &["version.minor", "version.form"],
+            &["version.minor", "version.form", "version.major"],
             &format!("The checkpoint is of version {version}, which is as good as 1.0."),
             &Bend::new("a later minor version").version(version),
         );
@@ -403,7 +403,7 @@ fn topologies(cases: &mut Cases) {
         for profile in ["core", "extended"] {
             Group::new(cases, profile, "bare", Effect::LostCheckpoint).good(
                 &format!("topology-{slug}"),
-                rules,
+                &["common.topology", "open.memory"],
                 &format!("`topology` {what}."),
                 &with(topology.clone()),
             );

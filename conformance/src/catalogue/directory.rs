@@ -198,7 +198,7 @@ fn others(cases: &mut Cases) {
         for profile in ["core", "extended"] {
             Group::new(cases, profile, "bare", Effect::LostCheckpoint).good(
                 &format!("unnamed-{slug}"),
-                &["dir.others"],
+                &["dir.others", "dir.case"],
                 &format!("Beside the named files lies {what}."),
                 &bend,
             );
@@ -246,7 +246,7 @@ fn links(cases: &mut Cases) {
         cases
             .case(
                 &format!("core/{slug}-hard-link"),
-                &["dir.links", "dir.regular"],
+                &["dir.links", "dir.regular", "security.beneath"],
                 &format!("The {what} is a hard link, as a copy that shares files leaves it."),
             )
             .effect(Effect::LostCheckpoint)

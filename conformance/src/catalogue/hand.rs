@@ -18,6 +18,17 @@ const TEXTS: [&str; 10] = [
     include_str!("../../hand/run.txt"),
 ];
 
+/// What a validator must find kept in each of them.
+const RULES: [&str; 7] = [
+    "verify.all",
+    "derive.function",
+    "manifest.contents",
+    "part.name",
+    "part.entries",
+    "part.records",
+    "part.writer",
+];
+
 pub(super) fn add(cases: &mut Cases) {
     for text in TEXTS {
         let made = assemble(text);
@@ -36,7 +47,7 @@ pub(super) fn add(cases: &mut Cases) {
             && whole
         {
             cases
-                .case(&format!("extended/{slug}"), &["verify.all", "derive.function"], about)
+                .case(&format!("extended/{slug}"), &RULES, about)
                 .effect(Effect::LostCheckpoint)
                 .answers_files(made.files, serde_json::json!({"findings": []}));
         }

@@ -305,9 +305,18 @@ fn cuts(cases: &mut Cases) {
         ("page-over", "The last entry has a page of its own for one byte.", filled(target + 1)),
         ("pages-of-records", "Records fill two pages.", recorded()),
     ] {
+        let rules = [
+            "page.cut",
+            "page.order",
+            "page.number",
+            "page.digest",
+            "manifest.firsts",
+            "open.find",
+            "open.page-version",
+        ];
         for profile in ["core", "extended"] {
             cases
-                .case(&format!("{profile}/{slug}"), &["page.cut", "page.order"], what)
+                .case(&format!("{profile}/{slug}"), &rules, what)
                 .effect(Effect::LostCheckpoint)
                 .accepts_recipe(&recipe);
         }

@@ -424,7 +424,11 @@ fn none(cases: &mut Cases) {
         ),
     ] {
         cases
-            .case(&format!("resume/run-{slug}"), rules, what)
+            .case(
+                &format!("resume/run-{slug}"),
+                &["run.none", "run.latest", "dir.attempt-name"],
+                what,
+            )
             .effect(Effect::WrongResume)
             .resumes_not(files, &[Code::NoneResumable]);
     }
