@@ -235,6 +235,11 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "The protocol names one directory, which is not there: an exclusive create is not to be seen from outside.",
     ),
     (
+        "session.plan",
+        Both,
+        "The protocol's writers are told what a plan says, not given its text: what_is_no_plan_is_refused in writer/src/plan_text.rs.",
+    ),
+    (
         "session.timeline",
         Both,
         "The protocol's writers are told their attempt: jobs_that_start_at_one_moment_do_not_share_a_timeline in writer/tests/timelines.rs.",
