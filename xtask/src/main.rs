@@ -29,8 +29,12 @@ const USAGE: &str = "usage: cargo xtask <task>
 
   gen           write what follows from spec/registry and the chapters
   gen --check   compare instead of writing; fail when a file drifted
+  conformance   put the suite to every reader of the project, to broken ones, and to readers that lack one rule each
+  conformance --write
+                the same, and write conformance/coverage.md and the table in README.md
   tree          check lengths of source files, and that no file names a machine
-  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python, sweep, model, package
+  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python,
+                proof, sweep, model, package
 ";
 
 fn main() -> ExitCode {
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["gen"] => generate(&root, false),
         ["gen", "--check"] => generate(&root, true),
+        ["conformance"] => suite::prove(&root, true),
+        ["conformance", "--write"] => suite::prove(&root, false),
         ["tree"] => tree::run(&root),
         ["test", stages @ ..] => stages::run(&root, stages),
         _ => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{Result, python_package, real_model, tree};
+use crate::{Result, python_package, real_model, suite, tree};
 
 /// A stage does its work and says in an error what failed.
 type Work = fn(&Path) -> Result<Outcome>;
@@ -17,7 +17,7 @@ enum Outcome {
 }
 
 /// In order: quick ones first, so that a slip is seen in seconds.
-const STAGES: [(&str, Work); 10] = [
+const STAGES: [(&str, Work); 11] = [
     ("fmt", |root| cargo(root, &["fmt", "--all", "--check"])),
     ("tree", |root| tree::run(root).map(|()| Outcome::Passed)),
     ("gen", |root| crate::generate(root, true).map(|()| Outcome::Passed)),
@@ -38,6 +38,7 @@ const STAGES: [(&str, Work); 10] = [
     ("doc", doc),
     ("test", |root| cargo(root, &["test", "--locked", "--workspace"])),
     ("python", python),
+    ("proof", |root| suite::prove(root, true).map(|()| Outcome::Passed)),
     ("sweep", sweep),
     ("model", model),
     ("package", |root| python_package::test(root).map(|()| Outcome::Passed)),

@@ -1,5 +1,5 @@
-//! The conformance suite as git holds it: made by its own crate, which needs the format to compile.
-//! Knows only how to run it.
+//! The conformance suite, as git holds it and as it proves itself: both are done by its own crate, which needs the others
+//! to compile. Knows only how to run it.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,4 +22,27 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
     } else {
         Err("the conformance suite in git is not what its crate makes".into())
     }
+}
+
+/// Puts the suite to the project's readers, to broken ones, and to readers that lack one rule each; writes or compares
+/// the tables that come of it.
+///
+/// # Errors
+/// A reader that is right fails, one that is wrong passes, or a rule is not shown.
+pub(crate) fn prove(root: &Path, check: bool) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(&cargo);
+    build.current_dir(root).args(["build", "--quiet", "--locked", "-p", "waystation-conformance"]);
+    build.arg("--bins");
+    let mut prove = Command::new(&cargo);
+    prove.current_dir(root).args(["run", "--quiet", "--locked", "-p", "waystation-conformance"]);
+    prove.args(["--bin", "waystation-proof", "--"]);
+    prove.arg(if check { "--check" } else { "--write" }).arg(root);
+    for mut command in [build, prove] {
+        let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
+        if !status.success() {
+            return Err("the conformance suite does not show what it must".into());
+        }
+    }
+    Ok(())
 }
