@@ -139,14 +139,30 @@ pub fn run_of(recipe: &Recipe) -> Files {
     files.map(|(path, bytes)| (format!("{name}/{path}"), bytes)).collect()
 }
 
-/// The files of a base by its name: those of a recipe, or `run`, which holds two checkpoints.
+/// The newer checkpoint of base `run-two`, by two writers.
+#[must_use]
+pub fn newer_two() -> Recipe {
+    let mut recipe = two();
+    recipe.step = 2000;
+    recipe.attempt = "000000019abcdef0".into();
+    for record in recipe.writers.iter_mut().flat_map(|writer| &mut writer.records) {
+        if record["kind"] == "progress" {
+            record["value"]["optimizer_step"] = json!(2000);
+        }
+    }
+    recipe
+}
+
+/// The files of a base by its name: those of a recipe, or `run` or `run-two`, which hold two checkpoints.
 #[must_use]
 pub fn files(name: &str) -> Option<Files> {
-    if name != "run" {
-        return Some(bend::straight(&named(name)?));
-    }
+    let newer = match name {
+        "run" => newer(),
+        "run-two" => newer_two(),
+        _ => return Some(bend::straight(&named(name)?)),
+    };
     let mut files = run_of(&bare());
-    files.extend(run_of(&newer()));
+    files.extend(run_of(&newer));
     Some(files)
 }
 

@@ -7,23 +7,13 @@ use crate::bend;
 use crate::case::{Effect, Step};
 use crate::files::Files;
 
+/// The run in which the second save is whole.
+const BASE: &str = "run-two";
+
 pub(super) fn add(cases: &mut Cases) {
     saves(cases);
     power(cases);
     removals(cases);
-}
-
-/// A second save, by two writers.
-fn second() -> Files {
-    let mut recipe = bases::two();
-    recipe.step = 2000;
-    recipe.attempt = "000000019abcdef0".into();
-    for writer in &mut recipe.writers {
-        for record in writer.records.iter_mut().filter(|record| record["kind"] == "progress") {
-            record["value"]["optimizer_step"] = 2000.into();
-        }
-    }
-    bend::straight(&recipe)
 }
 
 /// In the order in which a save gives files their names.
@@ -55,7 +45,7 @@ fn saves(cases: &mut Cases) {
         .effect(Effect::HalfWritten)
         .setup(Step::Mkdir { path: NEWER.into() })
         .resumes(run_of(&bases::bare()), Some(OLDER));
-    let whole = second();
+    let whole = bend::straight(&bases::newer_two());
     let mut made = Files::new();
     for (number, name) in in_order(&whole).into_iter().enumerate() {
         let kind = name.split(['-', '.']).next().unwrap_or_default();
@@ -78,7 +68,7 @@ fn saves(cases: &mut Cases) {
                 &format!("A save stopped when {begun} `{name}` was there."),
             )
             .effect(Effect::HalfWritten)
-            .resumes(image(&torn), Some(OLDER));
+            .resumes_in(BASE, image(&torn), Some(OLDER));
         made.insert(name.clone(), bytes.clone());
         let (latest, rules): (&str, &[&str]) =
             if kind == "waystation" { (NEWER, &["run.latest"]) } else { (OLDER, rules) };
@@ -89,14 +79,14 @@ fn saves(cases: &mut Cases) {
                 &format!("A save stopped when `{name}` had its name."),
             )
             .effect(Effect::HalfWritten)
-            .resumes(image(&made), Some(latest));
+            .resumes_in(BASE, image(&made), Some(latest));
     }
 }
 
 /// What a power cut leaves of a save that did not sync as chapter 11 says.
 fn power(cases: &mut Cases) {
     let rules = &["run.latest", "dir.length"];
-    let whole = second();
+    let whole = bend::straight(&bases::newer_two());
     for name in
         whole.keys().filter(|name| name.as_str() != "attachment-00001-2222222222222222-00000")
     {
@@ -112,7 +102,7 @@ fn power(cases: &mut Cases) {
                 ),
             )
             .effect(Effect::HalfWritten)
-            .resumes(image(&made), Some(OLDER));
+            .resumes_in(BASE, image(&made), Some(OLDER));
     }
     // Lengths survive where data did not.
     for name in ["waystation.commit", "manifest.json"] {
@@ -127,7 +117,7 @@ fn power(cases: &mut Cases) {
                 &format!("After a power cut everything of a save is there, and `{name}` has zeros for bytes."),
             )
             .effect(Effect::HalfWritten)
-            .resumes(image(&made), Some(OLDER));
+            .resumes_in(BASE, image(&made), Some(OLDER));
     }
 }
 

@@ -243,10 +243,15 @@ impl Draft<'_> {
     }
 
     /// A run, of which this attempt must be the latest, or none.
-    pub fn resumes(mut self, files: Files, name: Option<&str>) {
+    pub fn resumes(self, files: Files, name: Option<&str>) {
+        self.resumes_in("run", files, name);
+    }
+
+    /// The same of a run whose files are much like those of another base.
+    pub fn resumes_in(mut self, base: &str, files: Files, name: Option<&str>) {
         self.expect.op = Op::Latest;
         self.expect.answer = Some(json!({"name": name}));
-        self.push(files, Some("run"));
+        self.push(files, Some(base));
     }
 
     /// A run, of which no attempt may be named as the latest, and no fresh start be made.
