@@ -186,7 +186,6 @@ fn or_null(value: &Value) -> Value {
 /// Names, numbers and identities.
 fn basic(registry: &Registry, limits: &Limits<'_>) -> Result<Defs> {
     let name_bytes = limits.get("name-bytes")?;
-    let axes = limits.get("topology-axes")?;
     let roles: Vec<&str> = registry.roles.iter().map(|role| role.id.as_str()).collect();
     let dtypes: Vec<&str> = registry.dtypes.iter().map(|dtype| dtype.id.as_str()).collect();
     // Control, line-breaking and bidirectional characters.
@@ -219,8 +218,8 @@ fn basic(registry: &Registry, limits: &Limits<'_>) -> Result<Defs> {
             ),
             ("name_or_empty", name_or_empty),
             ("count", integer(0, limits.get("max-integer")?)),
-            ("coordinate", list(&coordinate, 1, Some(axes))),
-            ("coordinate_or_empty", list(&coordinate, 0, Some(axes))),
+            ("coordinate", list(&coordinate, 1, None)),
+            ("coordinate_or_empty", list(&coordinate, 0, None)),
             ("role", json!({ "enum": roles })),
             ("dtype", json!({ "enum": dtypes })),
             ("identity_key", tuple(6, key)),
@@ -288,7 +287,7 @@ fn part(limits: &Limits<'_>) -> Result<Value> {
             ("producer", object([("name", free.clone()), ("version", free)])),
             ("records", list(&to("record"), 0, Some(limits.get("records")?))),
             ("shards", to("shards")),
-            ("writer", integer(0, limits.last("writers")?)),
+            ("writer", to("count")),
         ],
     )
 }
@@ -298,13 +297,13 @@ fn manifest(limits: &Limits<'_>) -> Result<Value> {
     let page = |first: &str| {
         let page_bytes = limits.get("page-bytes")?;
         let page =
-            object([("bytes", integer(1, page_bytes)), ("first", to(first)), ("sha256", hex(64))]);
+            object([("bytes", integer(0, page_bytes)), ("first", to(first)), ("sha256", hex(64))]);
         Ok::<_, String>(list(&page, 0, None))
     };
-    let roles = list(&tuple(2, [to("role"), integer(1, limits.get("tensors")?)]), 1, None);
+    let roles = list(&tuple(2, [to("role"), integer(1, limits.get("tensors")?)]), 0, None);
     let part = object([
         ("attachments", to("attachments")),
-        ("bytes", integer(1, limits.get("part-bytes")?)),
+        ("bytes", integer(0, limits.get("part-bytes")?)),
         ("extensions", to("extensions")),
         ("inc", hex(16)),
         ("sha256", hex(64)),

@@ -298,6 +298,11 @@ fn scopes(cases: &mut Cases) {
         ("scope-axes-swapped", "Axes stand in another order.", json!([["tp", 0], ["dp", 0]])),
         ("scope-axis-twice", "An axis stands twice.", json!([["dp", 0], ["dp", 1]])),
         ("scope-axis-twice-alike", "An axis stands twice alike.", json!([["dp", 0], ["dp", 0]])),
+        (
+            "scope-of-17",
+            "There are 17 axes, one more than a topology may have.",
+            (0..17).map(|axis| json!([format!("a{axis}"), 0])).collect(),
+        ),
     ] {
         let fault = format!("{fault} It is a tensor's scope.");
         group.bad(slug, &["identity.scope"], &fault, &scoped(scope), Code::BadIdentity);

@@ -451,6 +451,11 @@ fn contents(cases: &mut Cases) {
         ("role-less", "leaves a role out", json!([["main", [["extension", 2], ["param", 2]]]])),
         ("empty", "is empty", json!([])),
         (
+            "component-empty",
+            "has a component without roles",
+            json!([["critic", []], ["main", [["extension", 2], ["optimizer", 1], ["param", 2]]]]),
+        ),
+        (
             "component-more",
             "has a component of which there is nothing",
             json!([

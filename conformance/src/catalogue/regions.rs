@@ -471,12 +471,43 @@ fn unknown(cases: &mut Cases) {
             "There is such a tensor of no coordinate.",
             json!(["main", "param", "w", "", "", [["dp", 0]]]),
         ),
+        (
+            "axis",
+            "A scope has an axis that the topology lacks: no tensor can have it.",
+            json!(["main", "param", "w", "", "", [["pp", 0]]]),
+        ),
     ] {
         cases
             .case(&format!("reshard/unknown-{slug}"), &["open.find"], fault)
             .effect(Effect::SilentCorruption)
             .request(json!({"tensor": tensor, "start": [0, 0], "extent": [1, 1]}))
             .rejects_alone("grid", &Bend::new("none"), &[Code::NotFound]);
+    }
+    for (slug, rule, fault, tensor) in [
+        (
+            "slot-missing",
+            "identity.slot",
+            "The identity asked for is of an optimizer's tensor, without a slot.",
+            json!(["main", "optimizer", "w", "", "adam", []]),
+        ),
+        (
+            "owner-more",
+            "identity.owner",
+            "The identity asked for is of a parameter, with an owner.",
+            json!(["main", "param", "w", "", "adam", []]),
+        ),
+        (
+            "role-unknown",
+            "identity.role",
+            "The identity asked for has a role that nobody knows.",
+            json!(["main", "weight", "w", "", "", []]),
+        ),
+    ] {
+        cases
+            .case(&format!("reshard/asked-{slug}"), &["open.find", rule], fault)
+            .effect(Effect::Ambiguity)
+            .request(json!({"tensor": tensor, "start": [0, 0], "extent": [1, 1]}))
+            .rejects_alone("grid", &Bend::new("none"), &[Code::BadArgument]);
     }
     cases
         .case("reshard/unknown-normal-form", &["identity.name", "open.find"], "There is a name that this one normalises to.")

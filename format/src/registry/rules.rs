@@ -195,7 +195,7 @@ pub const PART_OMITTED: &str = "part.omitted";
 pub const PART_EXTENSIONS: &str = "part.extensions";
 /// A logical path MUST have 1 to `path-bytes` bytes and consist of components joined by single `/`, each of 1 to `path-component-bytes` of the characters `A-Z a-z 0-9 . (Both)
 pub const ATTACHMENT_PATH: &str = "attachment.path";
-/// Over all parts, after mapping `A-Z` to `a-z`, all logical paths MUST be different, and none a directory of another. (Committer)
+/// Over all parts, after mapping `A-Z` to `a-z`, all logical paths MUST be different, and none a directory of another. (Both)
 pub const ATTACHMENT_UNIQUE: &str = "attachment.unique";
 /// A reader that writes attachments out MUST NOT write outside the directory that its caller named, whatever is there already. (Reader)
 pub const ATTACHMENT_EXPORT: &str = "attachment.export";
@@ -431,7 +431,7 @@ pub const RNG_LINEAGE: &str = "rng.lineage";
 pub const CURSOR_FORM: &str = "cursor.form";
 /// E MUST be at least 1, `position` at most E, and where the root is a `permuted-index` `consumed` at least its `position`. (Both)
 pub const CURSOR_POSITION: &str = "cursor.position";
-/// `next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. (Both)
+/// L MUST be at least 1, `next_lane` below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. (Both)
 pub const CURSOR_LANES: &str = "cursor.lanes";
 /// The record of a lane whose place is below S MUST be below the number of records of its shard. (Reader)
 pub const CURSOR_LANE_RECORD: &str = "cursor.lane-record";
@@ -582,7 +582,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::Limit],
         chapter: "02-json.md",
-        text: "Objects and arrays MUST NOT nest deeper than `json-depth`, the outermost counting as 1.",
+        text: "Objects and arrays MUST NOT nest deeper than `json-depth`, the outermost counting as 1. A reader MAY answer `limit` or `not-canonical` to a text that nests deeper and is malformed after that.",
     },
     RuleInfo {
         id: JSON_LITERALS,
@@ -742,7 +742,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadIdentity],
         chapter: "04-identity.md",
-        text: "A scope's axes MUST be axes of the topology, in topology order, each once, each index from 0 to below the axis's size.",
+        text: "A scope's axes MUST be axes of the topology, in topology order, each once, each index from 0 to below the axis's size. A scope of more elements than a topology may have axes breaks this rule, and no limit.",
     },
     RuleInfo {
         id: IDENTITY_LEFT_OUT,
@@ -750,7 +750,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadMember],
         chapter: "04-identity.md",
-        text: "`component` MUST be left out when it is `main`, and `slot`, `owner` and `scope` when they say nothing.",
+        text: "`component` MUST be left out when it is `main`, and `slot`, `owner` and `scope` when they say nothing. An empty `slot`, `owner` or `scope` that is written in an entry breaks this rule and not `identity.name`.",
     },
     RuleInfo {
         id: IDENTITY_UNKNOWN_SLOT,
@@ -966,7 +966,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::BlockBoundary],
         chapter: "05-tensors.md",
-        text: "A reader asked for a region of a flat companion MUST refuse it unless the region and every chunk that it meets are each a run of the flattened shape that begins at a multiple of `block` and ends at one or at the end of the tensor. What it returns is then one element for each block of the region.",
+        text: "A reader asked for a region of a flat companion MUST refuse it unless the region and every chunk that it meets are each a run of the flattened shape that begins at a multiple of `block` and ends at one or at the end of the tensor. What it returns is then one element for each block of the region. An empty region meets no chunk: it is within the shape or `bad-region`, and never refused by this rule.",
     },
     RuleInfo {
         id: COMPANION_REWRITE,
@@ -1154,7 +1154,7 @@ pub const RULES: &[RuleInfo] = &[
     },
     RuleInfo {
         id: ATTACHMENT_UNIQUE,
-        actor: "Committer",
+        actor: "Both",
         depth: "C",
         codes: &[Code::BadPath],
         chapter: "07-parts.md",
@@ -2102,7 +2102,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "O",
         codes: &[Code::BadPosition],
         chapter: "18-data-cursors.md",
-        text: "`next_lane` MUST be below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. Of a list of `shards`: their number MUST be S, the n of the order, and their sum `records`.",
+        text: "L MUST be at least 1, `next_lane` below L; the place of lane l MUST be l plus a multiple of L and below S + L; its record MUST be 0 when the place is S or more. Of a list of `shards`: their number MUST be S, the n of the order, and their sum `records`.",
     },
     RuleInfo {
         id: CURSOR_LANE_RECORD,
@@ -2230,7 +2230,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[Code::NotExact],
         chapter: "19-restoring.md",
-        text: "A loader MUST let its caller demand a grade for streams and cursors, MUST demand `exact` unless the caller says otherwise, and MUST reject before it hands out anything when one is graded worse. Records of kind `uncaptured` count as `none` when they are of kind `rng` or `cursor`. What the caller leaves out by name (a stream, a cursor, what was not captured) is not restored or looked into; it is graded `none` and not demanded.",
+        text: "A loader MUST let its caller demand a grade for streams and cursors, MUST demand `exact` unless the caller says otherwise, and MUST reject before it hands out anything when one is graded worse. Records of kind `uncaptured` count as `none` when they are of kind `rng` or `cursor`. What the caller leaves out by name (a stream, a cursor, what was not captured) is not restored or looked into; it is graded `none` and not demanded. A name to leave out that no stream, cursor or `uncaptured` record has is `bad-argument`, and so is, where there are cursors, a name to offer for that none of them has; a place that is none of the topology is `bad-argument`, too.",
     },
     RuleInfo {
         id: RESTORE_REQUIRE,

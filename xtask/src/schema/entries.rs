@@ -8,17 +8,13 @@ use crate::Result;
 use crate::registry::{Presence, Registry};
 
 pub(super) fn defs(registry: &Registry, limits: &Limits<'_>) -> Result<Defs> {
-    let page_align = limits.get("page-align")?;
     let max_integer = limits.get("max-integer")?;
     let attachment = object([("bytes", to("count")), ("path", path(limits)?), ("sha256", hex(64))]);
-    // A chunk that has blocks has two or more.
-    let table = object([
-        ("count", integer(2, max_integer)),
-        ("crc32c", hex(8)),
-        ("offset", aligned(limits.get("small-align")?, max_integer)),
-    ]);
+    // Where things lie in a shard is a matter of depth V, and no reader looks at it before.
+    let table =
+        object([("count", integer(1, max_integer)), ("crc32c", hex(8)), ("offset", to("count"))]);
     let shard = object([
-        ("bytes", aligned(page_align, max_integer)),
+        ("bytes", to("count")),
         ("class", json!({ "enum": ["model", "state"] })),
         ("crc_table", or_null(&table)),
     ]);
@@ -71,10 +67,6 @@ fn entry(tensor: &str) -> Value {
     })
 }
 
-fn aligned(align: u64, most: u64) -> Value {
-    json!({ "type": "integer", "minimum": align, "maximum": most, "multipleOf": align })
-}
-
 /// A logical path: plain components, none of them `.` or `..`.
 fn path(limits: &Limits<'_>) -> Result<Value> {
     let component = format!(
@@ -89,13 +81,13 @@ fn path(limits: &Limits<'_>) -> Result<Value> {
     }))
 }
 
-/// A chunk, with the writer in front when it stands in a page.
+/// A chunk, with the writer in front when it stands in a page. Numbers that refer have no limit of their own.
 fn chunk(limits: &Limits<'_>, in_page: bool) -> Result<Value> {
     let dimensions = limits.get("dimensions")?;
     let max_integer = limits.get("max-integer")?;
     let rest = [
-        integer(0, limits.last("shards-per-writer")?),
-        aligned(limits.get("small-align")?, max_integer),
+        to("count"),
+        to("count"),
         list(&to("count"), 0, Some(dimensions)),
         list(&integer(1, max_integer), 0, Some(dimensions)),
         hex(8),
@@ -105,8 +97,7 @@ fn chunk(limits: &Limits<'_>, in_page: bool) -> Result<Value> {
         return Ok(tuple(5, rest));
     }
     let [shard, offset, at, extent, crc, index] = rest;
-    let writer = integer(0, limits.last("writers")?);
-    Ok(tuple(6, [writer, shard, offset, at, extent, crc, index]))
+    Ok(tuple(6, [to("count"), shard, offset, at, extent, crc, index]))
 }
 
 fn tensor(registry: &Registry, limits: &Limits<'_>, chunk: Value) -> Result<Value> {

@@ -92,7 +92,8 @@ class Example(unittest.TestCase):
         self.assertEqual(len(forked["rng"][0]["next_raw"]), 4)
         requests = [{"id": 1, "op": "state"} | place | members for members in (
             {"coordinate": []}, {"coordinate": [["dp", 2]]}, {"demand": "some"}, {"sources": [["train", -1, ""]]},
-            {"topology": [["dp", 2], ["dp", 2]]}, {"topology": 3}, {"share": 1}, {"leave_out": "x"})]
+            {"topology": [["dp", 2], ["dp", 2]]}, {"topology": 3}, {"share": 1}, {"leave_out": "x"}, {"leave_out": ["x"]},
+            {"sources": [["x", 1, "0" * 64]]}, {"fingerprints": [["x", 1]]})]
         for request, said in zip(requests, ask(*requests), strict=True):
             self.assertEqual(said["error"]["code"], "bad-argument", request)
 
@@ -111,7 +112,7 @@ class Malformed(unittest.TestCase):
         for request, said in zip(requests, ask(*requests), strict=True):
             self.assertEqual(said["error"]["code"], "bad-argument", request)
         self.assertIn("skip", one("paint", path="/"))
-        self.assertEqual(one("read", path="/dev/null")["error"]["code"], "not-found")
+        self.assertEqual(one("read", path="/dev/null")["error"]["code"], "not-regular")
         self.assertEqual(one("read", path="/nowhere/at/all")["error"]["code"], "not-found")
 
     def test_a_refusal_says_where(self):

@@ -487,13 +487,17 @@ class Loader(unittest.TestCase):
                 listed[:] = [found for found in listed if found["name"] in names or found["kind"] in ("optimizer", "ema")]
             return change
 
-        self.assertEqual(self.state(change=only("drop", "train", "v"))[0], 0)
+        def offers(*names):
+            return [offer for offer in self.OFFERS if offer.split("=")[1] in names]
+
+        self.assertEqual(self.state(change=only("drop", "train", "v"), offers=offers("train"))[0], 0)
         for names, demand in (("opaque",), "fork"), (("worker",), "opaque-same-topology"), (("new",), "opaque-same-topology"):
-            self.assertEqual(self.refused(change=only(*names)), ("not-exact", "restore.demand"))
-            self.assertEqual(self.refused("--demand", demand, change=only(*names)), ("not-exact", "restore.demand"))
-        self.assertEqual(self.state("--demand", "opaque-same-topology", change=only("opaque"))[0], 0)
+            some = {"change": only(*names), "offers": offers(*names)}
+            self.assertEqual(self.refused(**some), ("not-exact", "restore.demand"))
+            self.assertEqual(self.refused("--demand", demand, **some), ("not-exact", "restore.demand"))
+        self.assertEqual(self.state("--demand", "opaque-same-topology", change=only("opaque"), offers=offers("opaque"))[0], 0)
         for name in "opaque", "worker", "new":
-            status, answer = self.state("--leave-out", name, change=only(name))
+            status, answer = self.state("--leave-out", name, change=only(name), offers=offers(name))
             self.assertEqual((status, [said["grade"] for said in answer["records"] if said["name"] == name]), (0, ["none"]))
         self.assertEqual(self.refused(dp=3, change=only("drop")), ("not-exact", "restore.demand"))
         self.assertEqual(self.state("--demand", "fork", dp=3, change=only("drop"))[0], 0)

@@ -56,7 +56,7 @@ def packed(data):
 def region(checkpoint, identity, start, extent):
     """dtype and bytes of one region of a tensor, or of what an alias names. What is no identity or region is `bad-argument`."""
     try:
-        forms.identity(identity)
+        forms.tensor_identity(identity)
     except (Refusal, UnicodeEncodeError):
         raise Refusal("bad-argument", "open.find", "expected an identity: [component, role, name, slot, owner, scope]") from None
     for given in (start, extent):

@@ -21,8 +21,10 @@ class Directory:
             else:
                 self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=beneath.handle)
             self.names = set(os.listdir(self.handle))
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             raise Refusal("not-found", "dir.present", "there is no such directory", path) from None
+        except NotADirectoryError:
+            raise Refusal("not-regular", "dir.regular", "expected a directory, found something else", path) from None
         except OSError as error:
             raise io_refusal(error, path) from None
 

@@ -47,6 +47,7 @@ class Loader:
             else:
                 self.for_place(records)
         if self.topology is not None:
+            self.known_names()
             self.meet_demand()
         return self.answer
 
@@ -167,6 +168,15 @@ class Loader:
         return "exact", None, entry
 
     # demand
+
+    def known_names(self):
+        """What the caller says of a name was meant for a record that there is."""
+        named = {kind: {said["name"] for said in self.answer[kind]} for kind in ("rng", "cursors", "uncaptured")}
+        unknown = set(self.left_out) - set.union(*named.values())
+        if named["cursors"]:
+            unknown |= {*self.sources, *self.fingerprints} - named["cursors"] - named["uncaptured"]
+        if unknown:
+            raise Refusal("bad-argument", "restore.demand", f"there is no stream or cursor {min(unknown)!r}")
 
     def meet_demand(self):
         graded = [(said["name"], said["grade"]) for kind in ("rng", "cursors") for said in self.answer[kind]]

@@ -195,6 +195,15 @@ fn left_out(cases: &mut Cases) {
         &straight(&varying),
         Code::NotExact,
     );
+    refused(
+        cases,
+        "left-out-unknown",
+        &["restore.demand"],
+        "The caller does without a stream that there is not: it was meant for one of another name.",
+        place(&[("dp", 2, 0)]).without(&["drop-out"]),
+        &straight(&varying),
+        Code::BadArgument,
+    );
 }
 
 /// Places that are none, and what they are answered.
