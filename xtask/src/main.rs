@@ -34,7 +34,7 @@ const USAGE: &str = "usage: cargo xtask <task>
                 the same, and write conformance/coverage.md and the table in README.md
   tree          check lengths of source files, and that no file names a machine
   test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python,
-                proof, sweep, model, package
+                sweep, model, proof, package
 ";
 
 fn main() -> ExitCode {

@@ -38,9 +38,9 @@ const STAGES: [(&str, Work); 11] = [
     ("doc", doc),
     ("test", |root| cargo(root, &["test", "--locked", "--workspace"])),
     ("python", python),
-    ("proof", |root| suite::prove(root, true).map(|()| Outcome::Passed)),
     ("sweep", sweep),
     ("model", model),
+    ("proof", |root| suite::prove(root, true).map(|()| Outcome::Passed)),
     ("package", |root| python_package::test(root).map(|()| Outcome::Passed)),
 ];
 

@@ -13,7 +13,7 @@ use crate::Result;
 pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
-    command.args(["run", "--quiet", "--locked", "-p", "waystation-conformance"]);
+    command.args(["run", "--quiet", "--locked", "--release", "-p", "waystation-conformance"]);
     command.args(["--bin", "waystation-suite", "--"]);
     command.arg(if check { "--check" } else { "--write" }).arg("conformance");
     let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
@@ -32,10 +32,24 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
 pub(crate) fn prove(root: &Path, check: bool) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(&cargo);
-    build.current_dir(root).args(["build", "--quiet", "--locked", "-p", "waystation-conformance"]);
+    build.current_dir(root).args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--release",
+        "-p",
+        "waystation-conformance",
+    ]);
     build.arg("--bins");
     let mut prove = Command::new(&cargo);
-    prove.current_dir(root).args(["run", "--quiet", "--locked", "-p", "waystation-conformance"]);
+    prove.current_dir(root).args([
+        "run",
+        "--quiet",
+        "--locked",
+        "--release",
+        "-p",
+        "waystation-conformance",
+    ]);
     prove.args(["--bin", "waystation-proof", "--"]);
     prove.arg(if check { "--check" } else { "--write" }).arg(root);
     for mut command in [build, prove] {

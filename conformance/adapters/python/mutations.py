@@ -419,6 +419,77 @@ def _ordered(key):
     run._age = lambda matched: key(*age(matched))
 
 
+def refuses_links(_off):
+    """Refuses a file that has a second name."""
+    def length(self, name, *absent):
+        if name in self.names and os.stat(name, dir_fd=self.handle, follow_symlinks=False).st_nlink > 1:
+            raise Refusal("not-regular", "dir.links", "a file with two names", name)
+        return _ORIGINAL["length"](self, name, *absent)
+    files.Directory.length = length
+
+
+def answers_last(_off):
+    """Answers with the last breach that it meets, not with the first."""
+    def open_checkpoint(path_or_directory, report=checkpoint.refuse):
+        if report is not checkpoint.refuse:
+            return _ORIGINAL["open_checkpoint"](path_or_directory, report)
+        met = []
+        opened = _ORIGINAL["open_checkpoint"](path_or_directory, met.append)
+        if met:
+            raise met[-1]
+        return opened
+    _everywhere("open_checkpoint", open_checkpoint)
+
+
+def takes_memory(off):
+    """Takes the memory that metadata states for a file before it looks at the file."""
+    off |= {"limit.value", "derive.sizes", "dir.length"}
+    measured = checkpoint._length
+
+    def length(opened, name):
+        stated = opened.files[name]
+        if stated is not None:
+            # Written to, or the kernel would lend it without having it.
+            bytearray(b"\1") * stated
+        return measured(opened, name)
+    checkpoint._length = length
+
+
+def casts_moments(_off):
+    """Rounds what an optimizer holds in F32 to the precision of BF16."""
+    def read(self, tensor, *box):
+        data = bytearray(_ORIGINAL["whole"](self, tensor, *box))
+        if tensor.raw["role"] == "optimizer" and tensor.raw["dtype"] == "F32":
+            for low in range(0, len(data), 4):
+                data[low:low + 2] = bytes(2)
+        return bytes(data)
+    checkpoint.Checkpoint.read = read
+
+
+def leaves_out_uncaptured(_off):
+    """Says nothing of what was not captured."""
+    def one(self, first, record, fits):
+        if first["kind"] != "uncaptured":
+            _ORIGINAL["one"](self, first, record, fits)
+    restore.Loader.one = one
+
+
+def takes_names(off):
+    """Takes a member that names a file as if the format had one."""
+    off.add("json.unknown-member")
+
+
+def takes_paths(off):
+    """Takes a member that gives a path as if the format had one."""
+    off.add("json.unknown-member")
+
+
+def follows_links(off):
+    """Follows links beneath the checkpoint."""
+    off.add("dir.regular")
+    COMPANIONS["dir.regular"](off)
+
+
 COMPANIONS = {
     "commit.absent": _uncommitted, "dir.length": _reads_short, "dir.regular": _follows_links,
     **dict.fromkeys(("json.canonical", "json.encoding", "json.one-value", "json.members", "json.ascii-members", "json.integers",
@@ -430,6 +501,14 @@ COMPANIONS = {
 # name -> (the rule that is broken, how)
 BY_NAME = {made.__name__.replace("_", "-"): (rule, made) for rule, made in (
     ("intro.never-fill", fills_gaps),
+    ("dir.links", refuses_links),
+    ("open.order", answers_last),
+    ("open.memory", takes_memory),
+    ("optimizer.no-cast", casts_moments),
+    ("restore.report", leaves_out_uncaptured),
+    ("security.no-paths", takes_paths),
+    ("dir.computed-names", takes_names),
+    ("security.beneath", follows_links),
     ("intro.bytes", cleans_floats),
     ("dir.others", refuses_others),
     ("dir.run-others", takes_run_others),

@@ -22,7 +22,7 @@ const WRONG: &[Wrong] = &[
     (
         "takes-last-duplicate",
         &["core/json-duplicate-member"],
-        &["core/small", "core/json-unsorted-members"],
+        &["core/small", "core/cover-gap-first"],
     ),
     (
         "fills-gaps",

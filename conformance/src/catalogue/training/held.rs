@@ -7,7 +7,7 @@ use super::super::Cases;
 use super::super::bases;
 use crate::bend::{self, Bend, remove, set};
 use crate::build;
-use crate::case::Effect;
+use crate::case::{Effect, Op};
 use crate::files::Files;
 use crate::recipe::{Data, Recipe, Whole};
 
@@ -76,23 +76,25 @@ fn name_of(value: &Value) -> String {
 /// nothing), code.
 pub(super) type Wrong<'a> = (&'a str, &'a [&'a str], &'a str, &'a str, Value, Code);
 
-/// Cases of `core`: the record, changed in one place, must be refused when the checkpoint is read.
+/// Cases of `resume`, since a reader of weights may carry records unread: the record, changed in one place, must be refused when the checkpoint is read.
 pub(super) fn wrong_forms(cases: &mut Cases, record: &Value, table: &[Wrong<'_>]) {
     let recipe = recipe(std::slice::from_ref(record));
     for (slug, rules, fault, pointer, value, code) in table {
         cases
-            .case(&format!("core/{slug}"), rules, fault)
+            .case(&format!("resume/read-{slug}"), rules, fault)
+            .op(Op::Read)
             .over("bare")
             .effect(Effect::WrongResume)
             .rejects_recipe(&recipe, &bent(&recipe, record, pointer, value), &[*code]);
     }
 }
 
-/// Cases of `core`: forms of records that come near to a wrong one, or that are seldom, and are right.
+/// Cases of `resume`: forms of records that come near to a wrong one, or that are seldom, and are right.
 pub(super) fn right_forms(cases: &mut Cases, table: &[(&str, &[&str], &str, Value)]) {
     for (slug, rules, what, record) in table {
         cases
-            .case(&format!("core/{slug}"), rules, what)
+            .case(&format!("resume/read-{slug}"), rules, what)
+            .op(Op::Read)
             .over("bare")
             .effect(Effect::LostCheckpoint)
             .accepts_recipe(&recipe(std::slice::from_ref(record)));

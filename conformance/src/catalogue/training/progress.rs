@@ -6,7 +6,7 @@ use waystation_format::Code;
 use super::super::{Cases, bases};
 use super::held::{Wrong, bent, placed, recipe, record, right_forms, wrong_forms};
 use crate::bend::{Bend, straight};
-use crate::case::Effect;
+use crate::case::{Effect, Op};
 
 pub(super) fn add(cases: &mut Cases) {
     progress(cases);
@@ -62,7 +62,8 @@ fn progress(cases: &mut Cases) {
     for (slug, rules, fault, pointer, value, code) in table {
         let bend = bent(&bare, &bases::progress(), pointer, &value);
         cases
-            .case(&format!("core/{slug}"), rules, fault)
+            .case(&format!("resume/read-{slug}"), rules, fault)
+            .op(Op::Read)
             .over("bare")
             .effect(Effect::WrongResume)
             .rejects_recipe(&bare, &bend, &[code]);
@@ -75,7 +76,12 @@ fn progress(cases: &mut Cases) {
     let all = json!({"batch": 0, "epoch": MAX, "iteration": MAX, "optimizer_step": 1000,
         "samples": MAX, "skipped": 0, "tokens": MAX});
     cases
-        .case("core/progress-every-member", form, "Progress with every member, some the largest.")
+        .case(
+            "resume/read-progress-every-member",
+            form,
+            "Progress with every member, some the largest.",
+        )
+        .op(Op::Read)
         .over("bare")
         .effect(Effect::LostCheckpoint)
         .accepts_recipe(&with(all.clone()));
