@@ -55,7 +55,7 @@ pub fn table(reports: &[(Reader, Report)]) -> String {
         for profile in &report.profiles {
             // What cannot be run as this user is told apart; the table is the same for everyone.
             let all = &profile.all;
-            let passed = all.pass + all.not_run;
+            let passed = all.pass.saturating_add(all.not_run);
             let cell = match profile.status {
                 Status::NotRun => "—".to_owned(),
                 _ if passed == all.total => format!("all {}, level {}", all.total, profile.reached),
