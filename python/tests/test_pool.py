@@ -103,6 +103,19 @@ def test_pieces_keep_all_they_say():
     assert staged == dataclasses.replace(piece, data=staged.data)
 
 
+def test_pieces_are_frozen_however_they_are_made():
+    array = np.zeros((4, 4), np.float32)
+    made = Piece.whole(Key.param("w"), array, axes=(0, None), native=(("torch", ("w", 0)),), valid=(4, 3))
+    spelt = Piece(Key.param("w"), "F32", (4, 4), (0, 0), (4, 4), array, (0, None), (("torch", ("w", 0)),), (4, 3), None)
+    for piece, like in ((made, spelt), (spelt.holding(b"x"), dataclasses.replace(spelt, data=b"x"))):
+        assert type(piece) is Piece
+        for each in dataclasses.fields(Piece):
+            found, expected = getattr(piece, each.name), getattr(like, each.name)
+            assert found is expected or found == expected, each.name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            piece.data = b"y"
+
+
 def test_pieces_begin_at_cache_lines_of_a_page():
     pool = Pool(1 << 16)
     staged = pool.stage(whole(a=np.zeros(1, np.uint8), b=np.zeros(65, np.uint8), c=np.zeros(3, np.uint8)))

@@ -42,6 +42,7 @@ def packed_bytes(dtype: str, shape: Sequence[int]) -> int:
     return (prod(shape) * row(dtype).bits + 7) // 8
 
 
+@cache
 def per_element(dtype: str) -> int:
     """Elements of `dtype` in one element of its PyTorch type: 2 for F4_E2M1, 1 for all others."""
     return 2 if (row(dtype).torch or "").endswith("_x2") else 1
@@ -91,6 +92,7 @@ def torch_dtype(dtype: str) -> torch.dtype:
     return found  # type: ignore[no-any-return]
 
 
+@cache
 def of_torch(dtype: torch.dtype) -> str:
     """The registry id of a type of PyTorch. Raises `unsupported-dtype`."""
     found = _TORCH.get(str(dtype).removeprefix("torch."))

@@ -34,6 +34,11 @@ def _short(name: str) -> str:
     return ascii(name if len(name) <= 80 else f"{name[:77]}...")
 
 
+def _pairs(scope: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    # Most have none, and a job makes many thousands of keys.
+    return () if scope == () else tuple((axis, index) for axis, index in scope)
+
+
 class _Six(NamedTuple):
     component: str
     role: str
@@ -63,7 +68,7 @@ class Key(_Six):
         owner: str | None = None,
         scope: Iterable[tuple[str, int]] = (),
     ) -> Key:
-        key = super().__new__(cls, component, role, name, slot, owner, tuple((axis, index) for axis, index in scope))
+        key = _Six.__new__(cls, component, role, name, slot, owner, _pairs(scope))
         known = ROLES.get(role)
         if known is None:
             raise usage(f"role {role!r} is none of {', '.join(ROLES)}", tensor=key.text)

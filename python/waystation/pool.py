@@ -135,8 +135,7 @@ class Pool:
             if found != size:
                 raise usage(f"the box of {piece.dtype} {list(piece.extent)} has {size} bytes, its data {found}",
                             tensor=piece.key.text)
-            laid.append(Piece(piece.key, piece.dtype, piece.shape, piece.start, piece.extent, place, piece.axes,
-                              piece.native, piece.valid, piece.block))
+            laid.append(piece.holding(place))
         if any(device.type == "cuda" for device in devices):
             self._pin()
         arriving = _send(devices)

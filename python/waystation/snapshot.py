@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from . import arrays, dtypes
@@ -69,7 +69,13 @@ class Piece:
     ) -> Piece:
         """The whole tensor; dtype and shape are those of `data`."""
         shape = arrays.shape_of(data)
-        return Piece(key, arrays.dtype_of(data), shape, (0,) * len(shape), shape, data, axes, native, valid, block)
+        draft = _Draft(key, arrays.dtype_of(data), shape, (0,) * len(shape), shape, data, axes, native, valid, block)
+        return draft.finished()
+
+    def holding(self, data: object) -> Piece:
+        """The same box, its elements in `data`."""
+        return _Draft(self.key, self.dtype, self.shape, self.start, self.extent, data, self.axes, self.native,
+                      self.valid, self.block).finished()
 
     @property
     def nbytes(self) -> int:
@@ -79,6 +85,34 @@ class Piece:
             count = -(-_product(self.extent) // self.block)
             return (count * dtypes.bits(self.dtype) + 7) // 8
         return dtypes.packed_bytes(self.dtype, self.extent)
+
+
+class _Draft:
+    """A piece before it is frozen: a save blocks for the making of many thousands, and the constructor of a frozen class
+    takes three times as long."""
+
+    __slots__ = tuple(each.name for each in fields(Piece))
+
+    def __init__(
+        self,
+        key: Key,
+        dtype: str,
+        shape: tuple[int, ...],
+        start: tuple[int, ...],
+        extent: tuple[int, ...],
+        data: object,
+        axes: tuple[int | None, ...] | None,
+        native: Native,
+        valid: tuple[int, ...] | None,
+        block: int | None,
+    ) -> None:
+        self.key, self.dtype, self.shape, self.start, self.extent = key, dtype, shape, start, extent
+        self.data, self.axes, self.native, self.valid, self.block = data, axes, native, valid, block
+
+    def finished(self) -> Piece:
+        # Both have the same slots and nothing else, so one may become the other.
+        self.__class__ = Piece  # type: ignore[assignment]
+        return self  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
