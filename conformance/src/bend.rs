@@ -18,6 +18,7 @@ type Act<T> = Box<dyn Fn(&mut T)>;
 pub struct Bend {
     name: String,
     pointer: Option<String>,
+    named: Option<String>,
     version: Option<String>,
     recipe: Vec<Act<Recipe>>,
     tables: Vec<Act<Vec<u32>>>,
@@ -51,6 +52,7 @@ impl Bend {
         Self {
             name: name.to_owned(),
             pointer: None,
+            named: None,
             version: None,
             recipe: Vec::new(),
             tables: Vec::new(),
@@ -73,6 +75,13 @@ impl Bend {
     #[must_use]
     pub fn version(mut self, version: &str) -> Self {
         self.version = Some(version.to_owned());
+        self
+    }
+
+    /// The place of the change is the last string in the manifest's `parts` that is this one, and not the file that it brings with it.
+    #[must_use]
+    pub fn shown_by(mut self, text: &str) -> Self {
+        self.named = Some(text.to_owned());
         self
     }
 
@@ -279,6 +288,12 @@ impl Bend {
     /// The first difference: of files that both have, one that is named by what is in it apart; else the file
     /// that only one has.
     fn place(&self, base: &Files, files: &Files) -> Option<Place> {
+        if let Some(named) = &self.named {
+            let file = "manifest.json".to_owned();
+            let manifest: Value = serde_json::from_slice(files.get(&file)?).ok()?;
+            let pointer = last(manifest.get("parts")?, named).map(|below| format!("/parts{below}"));
+            return Some(Place { file, offset: None, pointer });
+        }
         let rank = |name: &&String| match name.as_str() {
             "waystation.commit" => 3,
             "manifest.json" => 2,
@@ -379,6 +394,22 @@ fn index(text: &str) -> usize {
 
 fn list(value: &mut Value) -> &mut Vec<Value> {
     value.as_array_mut().expect("a list of the suite's own making")
+}
+
+/// Where the last string stands that is this one.
+fn last(value: &Value, text: &str) -> Option<String> {
+    let below = |step: &str, value| {
+        let step = step.replace('~', "~0").replace('/', "~1");
+        last(value, text).map(|pointer| format!("/{step}{pointer}"))
+    };
+    match value {
+        Value::String(found) => (found == text).then(String::new),
+        Value::Array(values) => {
+            values.iter().enumerate().rev().find_map(|(i, value)| below(&i.to_string(), value))
+        }
+        Value::Object(members) => members.iter().rev().find_map(|(name, value)| below(name, value)),
+        _ => None,
+    }
 }
 
 fn plain(recipe: &Recipe) -> Sealed {

@@ -15,7 +15,7 @@ use serde_json::json;
 use support::{adapter, case, only, options, run, verdicts};
 use waystation_conformance::case::{Case, Level, Op, Outcome, Profile, Step};
 use waystation_conformance::runner::report::Status;
-use waystation_conformance::runner::{self, Limits, Unwatched, Verdict};
+use waystation_conformance::runner::{self, Limits, Options, Unwatched, Verdict};
 use waystation_format::Code;
 
 fn reject(name: &str) -> Case {
@@ -82,6 +82,19 @@ fn a_refusal_has_three_levels() {
             assert_eq!(report.fine, verdict == Verdict::Pass);
         }
     }
+}
+
+#[test]
+fn an_error_that_was_not_meant_is_a_crash_and_no_refusal() {
+    let mut finding = reject("internal-finding");
+    finding.expect.op = Op::Validate;
+    finding.expect.profile = Profile::Extended;
+    let mut either = case("internal");
+    either.expect.outcome = Outcome::Either;
+    let report = run(&[reject("internal"), either, finding, case("ok")], &options());
+    assert_eq!(verdicts(&report)[..3], [Verdict::Crash; 3]);
+    assert_eq!(verdicts(&report)[3], Verdict::Pass);
+    assert!(report.results[0].got.contains("IndexError"), "{}", report.results[0].got);
 }
 
 #[test]
@@ -240,7 +253,9 @@ fn what_is_not_run_is_not_conformant() {
     let mut options = options();
     options.selection.profiles = vec![Profile::Resume];
     let report = run(&[resume, case("ok")], &options);
-    assert!(!report.fine && report.reasons()[0].contains("resume"), "{:?}", report.reasons());
+    let reasons = report.reasons();
+    assert!(!report.fine && reasons[0].contains("resume"), "{reasons:?}");
+    assert!(reasons[0].contains("does not claim it"), "{reasons:?}");
 }
 
 #[test]
@@ -262,6 +277,9 @@ fn counts_sum_up_whatever_is_chosen() {
     options.selection.cases.extend(names[..4].iter().map(|name| format!("core/{name}")));
     let cases = names.map(case);
     let report = run(&cases, &options);
+    let all = Options { selection: only("core/ok"), ..options.clone() };
+    let shown = waystation_conformance::runner::report::text(&run(&cases, &all));
+    assert!(shown.contains("not all run"), "{shown}");
     let counts = report.counts();
     assert_eq!(counts.total, 5);
     assert_eq!(
@@ -271,11 +289,13 @@ fn counts_sum_up_whatever_is_chosen() {
     options.selection = only("core/none");
     let none = runner::run(&cases, &options, None, &Unwatched).unwrap_err();
     assert_eq!(none.code(), Code::BadArgument);
+    assert!(none.to_string().contains("core/none"), "{none}");
 }
 
 #[test]
 fn an_adapter_that_does_not_say_hello_fails_the_environment() {
-    for (mode, words) in [("refuse", "no licence"), ("later", "protocol 2"), ("mute", "no answer")]
+    for (mode, words) in
+        [("refuse", "Traceback: | no licence"), ("later", "protocol 2"), ("mute", "no answer")]
     {
         let mut options = options();
         options.adapter = adapter(mode);

@@ -21,7 +21,8 @@ pub(super) fn add(cases: &mut Cases) {
 fn with(paths: &[(usize, &str)]) -> Bend {
     let paths: Vec<(usize, String)> =
         paths.iter().map(|(writer, path)| (*writer, (*path).to_owned())).collect();
-    Bend::new("other attachments").recipe(move |recipe| {
+    let shown = paths.last().map(|(_, path)| path.clone()).unwrap_or_default();
+    Bend::new("other attachments").shown_by(&shown).recipe(move |recipe| {
         for (writer, path) in &paths {
             let bytes = hex(path.as_bytes().get(..4).unwrap_or_default());
             let attachment = Attachment { path: path.clone(), hex: bytes };

@@ -201,15 +201,23 @@ impl Adapter {
     }
 
     fn greet(&mut self, shown: &str) -> Result<()> {
+        /// Lines of its standard error that are told.
+        const HEARD: usize = 8;
         let members = [("protocol", json!(1)), ("spec", json!("1.0"))];
         let members = members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
         let said = self.send("hello", members).and_then(|id| self.receive(id, self.limits.hello));
         let errors = self.errors.clone();
         let wrong = |why: String| {
+            // A message is one line; the end of a trace says most.
             let errors = errors.since(0);
-            let errors = errors.trim_end();
-            let heard =
-                if errors.is_empty() { String::new() } else { format!("; it said: {errors}") };
+            let lines: Vec<&str> =
+                errors.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+            let last = lines.get(lines.len().saturating_sub(HEARD)..).unwrap_or_default();
+            let heard = if last.is_empty() {
+                String::new()
+            } else {
+                format!("; it said: {}", last.join(" | "))
+            };
             Error::new(
                 Code::Io,
                 format!("{shown}: expected an answer to hello, found {why}{heard}"),

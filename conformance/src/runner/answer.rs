@@ -31,6 +31,10 @@ pub struct Refusal {
     pub whole: Value,
 }
 
+/// The code of an exception that an implementation did not mean to raise (protocol: Answers). Were it a refusal like others,
+/// a reader that falls over its own feet would pass at level 1.
+pub const INTERNAL: &str = "internal";
+
 /// Why there is no answer. Every one of these fails a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Crash {
@@ -40,6 +44,8 @@ pub enum Crash {
     Silent(Duration),
     /// A line that is no answer, and why not.
     Garbage(String),
+    /// An error of code [`INTERNAL`]: the implementation fell, and its adapter caught it.
+    Internal(String),
     /// A line longer than this many bytes.
     LongLine(usize),
     /// A well-formed answer to another request.
@@ -63,6 +69,7 @@ impl fmt::Display for Crash {
             Self::Ended(how) => write!(f, "its output ended: {how}"),
             Self::Silent(time) => write!(f, "no answer within {} s", time.as_secs_f64()),
             Self::Garbage(why) => write!(f, "a line that is no answer: {why}"),
+            Self::Internal(whole) => write!(f, "an error that it did not mean: {whole}"),
             Self::LongLine(most) => write!(f, "a line of more than {most} bytes"),
             Self::WrongId(id) => write!(f, "an answer to another request, id {id}"),
             Self::Unasked(line) => write!(f, "a line that nothing asked for: {line}"),

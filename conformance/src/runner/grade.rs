@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use waystation_format::{Class, Code};
 
-use super::answer::{Answer, Crash, Refusal, shortened};
+use super::answer::{Answer, Crash, INTERNAL, Refusal, shortened};
 use super::compare::differences;
 use crate::case::{Expect, Op, Outcome};
 
@@ -74,6 +74,9 @@ pub fn grade(expect: &Expect, answer: &Answer, gate: Level) -> Grade {
         Ok(refusals) => refusals,
         Err(crash) => return Grade::crash(&crash),
     };
+    if let Some(fallen) = refusals.iter().find(|refusal| refusal.code == INTERNAL) {
+        return Grade::crash(&Crash::Internal(shortened(&fallen.whole)));
+    }
     match expect.outcome {
         Outcome::Either => Grade::new(Verdict::Pass, answer, Vec::new()),
         Outcome::Accept => accept(expect, answer, &refusals),

@@ -332,7 +332,18 @@ impl Report {
         for asked in &self.profiles_asked {
             let ran = self.profiles.iter().find(|p| p.profile == *asked);
             if ran.is_none_or(|ran| ran.status == Status::NotRun) {
-                reasons.push(format!("of {asked}, which was asked for, no required case was run"));
+                let why = match ran {
+                    Some(ran) if !ran.claimed => {
+                        "the adapter does not claim it: `profiles` of its answer to hello says what it claims"
+                    }
+                    Some(ran) if ran.required.left_out == ran.required.total => {
+                        "none was chosen, see --case"
+                    }
+                    _ => "all that were chosen were skipped, or cannot be made here",
+                };
+                reasons.push(format!(
+                    "of {asked}, which was asked for, no required case was run: {why}"
+                ));
             }
         }
         let counts = self.counts();

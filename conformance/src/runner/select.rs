@@ -1,5 +1,7 @@
 //! Which cases are run: profiles, and ids as patterns.
 
+use std::fmt;
+
 use crate::case::{Case, Profile};
 
 /// What to run of a suite; empty lists choose everything.
@@ -18,6 +20,24 @@ impl Selection {
         let profile = self.profiles.is_empty() || self.profiles.contains(&case.expect.profile);
         let named = || self.cases.iter().any(|pattern| matches(pattern, &case.expect.id));
         profile && (self.cases.is_empty() || named())
+    }
+}
+
+impl fmt::Display for Selection {
+    /// What to say of it where it chooses nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let profiles: Vec<String> = self.profiles.iter().map(ToString::to_string).collect();
+        match (self.cases.is_empty(), profiles.is_empty()) {
+            (true, true) => write!(f, "a suite without cases"),
+            (true, false) => write!(f, "no case of profile {}", profiles.join(", ")),
+            (false, anywhere) => {
+                write!(f, "no case whose id matches {}", self.cases.join(", "))?;
+                if !anywhere {
+                    write!(f, " in profile {}", profiles.join(", "))?;
+                }
+                write!(f, "; `list` shows all ids, and `*` stands for no solidus")
+            }
+        }
     }
 }
 

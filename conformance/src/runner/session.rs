@@ -86,7 +86,7 @@ pub fn run(
     if chosen.is_empty() {
         return Err(Error::new(
             Code::BadArgument,
-            "expected a selection of some case, found one of none",
+            format!("expected a selection of some case, found {}", options.selection),
         ));
     }
     let adapter = Adapter::start(&options.adapter, options.limits)?;

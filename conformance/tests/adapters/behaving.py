@@ -27,7 +27,7 @@ def hello(identifier, mode):
     if mode == "mute":
         time.sleep(600)
     if mode == "refuse":
-        print("no licence", file=sys.stderr, flush=True)
+        print("Traceback:\n  no licence", file=sys.stderr, flush=True)
         sys.exit(3)
     profiles = ["core", "writer", "durability", "extended"]
     implementation = {"name": "behaving", "version": "1", "language": "Python", "url": ""}
@@ -52,6 +52,14 @@ def do_right_class(identifier, request):
 
 def do_other_code(identifier, request):
     say(identifier, error={"code": "it is broken"})
+
+
+def do_internal(identifier, request):
+    say(identifier, error={"code": "internal", "message": "IndexError"})
+
+
+def do_internal_finding(identifier, request):
+    say(identifier, ok={"findings": [{"code": "crc-mismatch"}, {"code": "internal"}]})
 
 
 def do_findings(identifier, request):

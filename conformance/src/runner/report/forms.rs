@@ -41,6 +41,7 @@ pub fn text(report: &Report) -> String {
         );
     }
     let _ = writeln!(out, "{:<11} {:<11} {:>5}  {}", "all", "", "", row(&report.counts(), 5));
+    out.push_str("level: what all refusals reached; 1 refused, 2 with a code of the right class, 3 with the right code\n");
     if !report.limits.measured {
         out.push_str("\nMemory and processor time were not limited: there is no /proc here.\n");
     }
@@ -88,8 +89,16 @@ fn tail(text: &str) -> Vec<&str> {
     lines.get(lines.len().saturating_sub(8)..).map(<[_]>::to_vec).unwrap_or_default()
 }
 
+/// A claim whose cases were not all chosen is neither shown nor disproved by a run that passes.
 fn standing(profile: &ProfileResult) -> String {
-    if profile.claimed { profile.status.to_string() } else { "not claimed".to_owned() }
+    let Counts { total, pass, left_out, .. } = profile.required;
+    if !profile.claimed {
+        "not claimed".to_owned()
+    } else if profile.status == Status::Partial && pass.saturating_add(left_out) == total {
+        "not all run".to_owned()
+    } else {
+        profile.status.to_string()
+    }
 }
 
 fn reached(profile: &ProfileResult) -> String {
