@@ -209,7 +209,7 @@ impl Bend {
         for act in &self.files {
             act(&mut files);
         }
-        let place = self.place(&plain(recipe).files, &files);
+        let place = self.shown(&files).or_else(|| self.place(&plain(recipe).files, &files));
         Bent { files, place }
     }
 
@@ -285,15 +285,19 @@ impl Bend {
         }
     }
 
+    /// Where the string stands by which the change is shown. A twin is shown by its first difference all the same: that is
+    /// what its checksums meet.
+    fn shown(&self, files: &Files) -> Option<Place> {
+        let named = self.named.as_ref()?;
+        let file = "manifest.json".to_owned();
+        let manifest: Value = serde_json::from_slice(files.get(&file)?).ok()?;
+        let pointer = last(manifest.get("parts")?, named).map(|below| format!("/parts{below}"));
+        Some(Place { file, offset: None, pointer })
+    }
+
     /// The first difference: of files that both have, one that is named by what is in it apart; else the file
     /// that only one has.
     fn place(&self, base: &Files, files: &Files) -> Option<Place> {
-        if let Some(named) = &self.named {
-            let file = "manifest.json".to_owned();
-            let manifest: Value = serde_json::from_slice(files.get(&file)?).ok()?;
-            let pointer = last(manifest.get("parts")?, named).map(|below| format!("/parts{below}"));
-            return Some(Place { file, offset: None, pointer });
-        }
         let rank = |name: &&String| match name.as_str() {
             "waystation.commit" => 3,
             "manifest.json" => 2,

@@ -118,7 +118,7 @@ export function slotAndOwner(role, ...values) {
 /** A scope or coordinate: axes of the topology, in its order. Without a topology only its form is looked at. */
 export function place(topology) {
   const axes = topology?.map(([axis]) => axis);
-  return list(array(name, count), { most: 16, then: ([axis, index], position, all) => {
+  return list(array(name, count), { then: ([axis, index], position, all) => {
     if (!axes) return;
     const at = axes.indexOf(axis);
     const before = position > 0 ? axes.indexOf(all[position - 1][0]) : -1;
