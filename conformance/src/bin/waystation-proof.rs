@@ -11,7 +11,8 @@ use std::thread;
 
 use waystation_conformance::catalogue;
 use waystation_conformance::proof::{self, Reader};
-use waystation_conformance::runner::{Report, Unwatched};
+use waystation_conformance::runner::matrix::{Party, matrix};
+use waystation_conformance::runner::{Limits, Report, Unwatched};
 use waystation_format::Error;
 
 const USAGE: &str = "usage: waystation-proof (--write | --check) ROOT
@@ -55,11 +56,20 @@ fn prove(root: &Path, write: bool) -> Result<Vec<String>, String> {
     println!("{} cases", cases.len());
     let mut wrong = Vec::new();
 
-    let reports = proof::readers(&cases, &implementations(&adapters)?, &Unwatched).map_err(said)?;
+    let all = implementations(&adapters)?;
+    let reports = proof::readers(&cases, &all, &Unwatched).map_err(said)?;
     for (reader, report) in &reports {
         judge(reader, report, &mut wrong);
     }
-    let table = proof::table(&reports);
+    let parties: Vec<Party> = all
+        .iter()
+        .map(|one| Party { name: one.name.clone(), command: one.command.clone() })
+        .collect();
+    let matrix = matrix(&cases, &parties, Limits::default(), &Unwatched).map_err(said)?;
+    if !matrix.is_fine() {
+        wrong.push(format!("not everyone reads what everyone writes:\n{}", matrix.text()));
+    }
+    let table = format!("{}\n{}", proof::table(&reports), matrix.markdown());
     println!("\n{table}");
 
     for caught in proof::broken(&cases, &adapters.join("broken/adapter.py")).map_err(said)? {
