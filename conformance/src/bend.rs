@@ -36,6 +36,13 @@ pub struct Edit {
     act: Act<Value>,
 }
 
+/// A recipe with the checkpoint that it makes as it is: made once, however many changes begin from it.
+#[derive(Debug)]
+pub struct Straight {
+    recipe: Recipe,
+    sealed: Sealed,
+}
+
 /// A bent checkpoint.
 #[derive(Debug)]
 pub struct Bent {
@@ -43,6 +50,31 @@ pub struct Bent {
     pub files: Files,
     /// Where it differs first from what it would have been.
     pub place: Option<Place>,
+    /// Names of its parts, by writer.
+    parts: Vec<String>,
+}
+
+impl Straight {
+    /// Makes the checkpoint of a recipe.
+    #[must_use]
+    pub fn new(recipe: Recipe) -> Self {
+        let draft = build::parts(&recipe, &|_, _| ());
+        let root = build::root(&recipe, &draft.parts);
+        let sealed = build::seal(&draft, &root, &|_, bytes| bytes);
+        Self { recipe, sealed }
+    }
+
+    /// The recipe.
+    #[must_use]
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// The files of its checkpoint.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.sealed.files
+    }
 }
 
 impl Bend {
@@ -204,36 +236,34 @@ impl Bend {
 
     /// The changed checkpoint, with everything above the change made to fit.
     #[must_use]
-    pub fn fixed_up(&self, recipe: &Recipe) -> Bent {
-        let mut files = self.sealed(recipe).files;
+    pub fn fixed_up(&self, base: &Straight) -> Bent {
+        let Sealed { mut files, parts } = self.sealed(&base.recipe);
         for act in &self.files {
             act(&mut files);
         }
-        let place = self.shown(&files).or_else(|| self.place(&plain(recipe).files, &files));
-        Bent { files, place }
+        let place = self.shown(&files).or_else(|| self.place(base.files(), &files));
+        Bent { files, place, parts }
     }
 
-    /// The same change with nothing made to fit: the files that it touches lie among those of the
-    /// recipe as it was, under the names that they had there.
+    /// The same change with nothing made to fit: the files that it touches, from the checkpoint in which all was made to
+    /// fit, lie among those of the recipe as it was, under the names that they had there.
     #[must_use]
-    pub fn twin(&self, recipe: &Recipe) -> Bent {
-        let base = plain(recipe);
-        let bent = self.sealed(recipe);
-        let mut files = base.files.clone();
+    pub fn twin(&self, base: &Straight, bent: &Bent) -> Bent {
+        let mut files = base.files().clone();
         let whole =
             !self.manifest.is_empty() || self.texts.iter().any(|(what, _)| what == "manifest");
         if whole {
-            copy("manifest.json", "manifest.json", &bent, &mut files);
+            copy("manifest.json", "manifest.json", bent, &mut files);
         } else {
-            for (old, new) in base.parts.iter().zip(&bent.parts) {
-                copy(new, old, &bent, &mut files);
+            for (old, new) in base.sealed.parts.iter().zip(&bent.parts) {
+                copy(new, old, bent, &mut files);
             }
             for name in bent.files.keys().filter(|name| is_page(name)) {
-                copy(name, name, &bent, &mut files);
+                copy(name, name, bent, &mut files);
             }
         }
-        let place = self.place(&base.files, &files);
-        Bent { files, place }
+        let place = self.place(base.files(), &files);
+        Bent { files, place, parts: base.sealed.parts.clone() }
     }
 
     /// The recipe with what the change does to it: what a reader finds, when it finds anything.
@@ -416,23 +446,17 @@ fn last(value: &Value, text: &str) -> Option<String> {
     }
 }
 
-fn plain(recipe: &Recipe) -> Sealed {
-    let draft = build::parts(recipe, &|_, _| ());
-    let root = build::root(recipe, &draft.parts);
-    build::seal(&draft, &root, &|_, bytes| bytes)
-}
-
 /// The files of a recipe, unbent.
 #[must_use]
 pub fn straight(recipe: &Recipe) -> Files {
-    plain(recipe).files
+    Straight::new(recipe.clone()).sealed.files
 }
 
 fn is_page(name: &str) -> bool {
     name.ends_with(".json") && (name.starts_with("tensors-") || name.starts_with("records-"))
 }
 
-fn copy(from: &str, to: &str, bent: &Sealed, files: &mut Files) {
+fn copy(from: &str, to: &str, bent: &Bent, files: &mut Files) {
     if let Some(bytes) = bent.files.get(from) {
         files.insert(to.to_owned(), bytes.clone());
     }

@@ -1,12 +1,13 @@
 //! How cases are written down: an id, what it is about, then what is bent and what must come of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 use waystation_format::{Code, rule};
 
 use super::bases;
-use crate::bend::{self, Bend};
+use crate::bend::{self, Bend, Bent, Straight};
 use crate::build;
 use crate::case::{Case, Effect, Expect, Level, Made, Op, Outcome, Place, Profile, Step};
 use crate::files::Files;
@@ -16,6 +17,8 @@ use crate::recipe::Recipe;
 #[derive(Debug, Default)]
 pub struct Cases {
     cases: Vec<Case>,
+    /// Bases that a case began from, by name: most begin from one of a few.
+    bases: BTreeMap<String, Rc<Straight>>,
 }
 
 /// A case in the making.
@@ -67,6 +70,15 @@ impl Cases {
             setup: Vec::new(),
         };
         Draft { cases: self, expect }
+    }
+
+    /// The base of that name.
+    fn base(&mut self, name: &str) -> Rc<Straight> {
+        let made = || {
+            let recipe = bases::named(name).unwrap_or_else(|| panic!("no base {name}"));
+            Rc::new(Straight::new(recipe))
+        };
+        self.bases.entry(name.to_owned()).or_insert_with(made).clone()
     }
 
     /// All of them, ascending by id.
@@ -142,8 +154,8 @@ impl Draft<'_> {
 
     /// A checkpoint of the base as it is: it must be read.
     pub fn accepts(self, base: &str) {
-        let recipe = named(base);
-        self.accepts_as(base, &Bend::new("none"), build::projection(&recipe));
+        let answer = build::projection(self.cases.base(base).recipe());
+        self.accepts_as(base, &Bend::new("none"), answer);
     }
 
     /// A recipe of its own: it must be read.
@@ -156,7 +168,7 @@ impl Draft<'_> {
     pub fn accepts_as(mut self, base: &str, bend: &Bend, answer: Value) {
         let answer = if self.expect.op == Op::Validate { json!({"findings": []}) } else { answer };
         self.expect.answer = Some(answer);
-        let bent = bend.fixed_up(&named(base));
+        let bent = bend.fixed_up(&self.cases.base(base));
         self.made(base, bend, None);
         self.push(bent.files, Some(base));
     }
@@ -165,7 +177,7 @@ impl Draft<'_> {
     pub fn answers(mut self, base: &str, answer: Value) {
         self.expect.answer = Some(answer);
         self.expect.made.base = Some(base.to_owned());
-        let files = bend::straight(&named(base));
+        let files = self.cases.base(base).files().clone();
         self.push(files, Some(base));
     }
 
@@ -180,10 +192,10 @@ impl Draft<'_> {
     pub fn rejects(mut self, base: &str, bend: &Bend, codes: &[Code]) {
         self.expect.outcome = Outcome::Reject;
         self.codes(codes);
-        let recipe = named(base);
-        let bent = bend.fixed_up(&recipe);
-        self.expect.place = bent.place.or(self.expect.place);
-        let twin = bend.has_twin().then(|| self.twin(&recipe, base, bend)).flatten();
+        let straight = self.cases.base(base);
+        let bent = bend.fixed_up(&straight);
+        self.expect.place = bent.place.clone().or(self.expect.place);
+        let twin = bend.has_twin().then(|| self.twin(&straight, &bent, base, bend)).flatten();
         self.made(base, bend, bend.has_twin().then_some(true));
         self.expect.made.twin = twin.as_ref().map(|twin| twin.expect.id.clone());
         self.cases.cases.extend(twin);
@@ -194,7 +206,7 @@ impl Draft<'_> {
     pub fn rejects_alone(mut self, base: &str, bend: &Bend, codes: &[Code]) {
         self.expect.outcome = Outcome::Reject;
         self.codes(codes);
-        let bent = bend.fixed_up(&named(base));
+        let bent = bend.fixed_up(&self.cases.base(base));
         self.expect.place = bent.place.or(self.expect.place);
         self.made(base, bend, bend.has_twin().then_some(true));
         self.push(bent.files, Some(base));
@@ -204,7 +216,7 @@ impl Draft<'_> {
     pub fn rejects_recipe(mut self, recipe: &Recipe, bend: &Bend, codes: &[Code]) {
         self.expect.outcome = Outcome::Reject;
         self.codes(codes);
-        let bent = bend.fixed_up(recipe);
+        let bent = bend.fixed_up(&Straight::new(recipe.clone()));
         self.expect.place = bent.place;
         self.expect.made.mutation = Some(bend.name().to_owned());
         self.push(bent.files, None);
@@ -228,7 +240,7 @@ impl Draft<'_> {
         assert!(self.expect.latitude.is_some(), "{}: either needs a latitude", self.expect.id);
         self.expect.answer = Some(answer);
         self.codes(codes);
-        let bent = bend.fixed_up(&named(base));
+        let bent = bend.fixed_up(&self.cases.base(base));
         self.made(base, bend, None);
         self.push(bent.files, Some(base));
     }
@@ -306,11 +318,10 @@ impl Draft<'_> {
     }
 
     /// The same change with nothing above it made to fit: a checksum, or a length, sees it.
-    fn twin(&self, recipe: &Recipe, base: &str, bend: &Bend) -> Option<Case> {
-        let straight = bend::straight(recipe);
-        let bent = bend.twin(recipe);
+    fn twin(&self, straight: &Straight, fixed_up: &Bent, base: &str, bend: &Bend) -> Option<Case> {
+        let bent = bend.twin(straight, fixed_up);
         let place = bent.place?;
-        let (was, is) = (straight.get(&place.file)?, bent.files.get(&place.file)?);
+        let (was, is) = (straight.files().get(&place.file)?, bent.files.get(&place.file)?);
         let (code, rule) = if place.file == "manifest.json" {
             (Code::DigestMismatch, "integrity.manifest")
         } else if was.len() != is.len() {
@@ -349,8 +360,4 @@ impl Draft<'_> {
         };
         Some(Case { expect, given: bent.files })
     }
-}
-
-fn named(base: &str) -> Recipe {
-    bases::named(base).unwrap_or_else(|| panic!("no base {base}"))
 }

@@ -4,7 +4,7 @@ use waystation_format::Code;
 
 use super::bases::{NEWER, OLDER, attempt, run_of};
 use super::{Cases, base_files, bases};
-use crate::bend::{Bend, set};
+use crate::bend::{Bend, Straight, set};
 use crate::case::{Effect, Step};
 use crate::files::Files;
 use serde_json::json;
@@ -220,7 +220,7 @@ fn renamed(name: &str) -> Files {
 fn bent(bend: &Bend) -> Files {
     let mut files = base_files("run");
     files.retain(|path, _| path.starts_with(OLDER));
-    let made = bend.fixed_up(&bases::newer()).files;
+    let made = bend.fixed_up(&Straight::new(bases::newer())).files;
     files.extend(made.into_iter().map(|(path, bytes)| (format!("{NEWER}/{path}"), bytes)));
     files
 }
@@ -467,8 +467,10 @@ fn errors(cases: &mut Cases) {
     }
     let mut older = base_files("run");
     older.retain(|path, _| path.starts_with(NEWER));
-    let unsupported =
-        Bend::new("another major version").version("2.0").fixed_up(&bases::bare()).files;
+    let unsupported = Bend::new("another major version")
+        .version("2.0")
+        .fixed_up(&Straight::new(bases::bare()))
+        .files;
     older.extend(unsupported.into_iter().map(|(path, bytes)| (format!("{OLDER}/{path}"), bytes)));
     put(
         cases,
