@@ -1,5 +1,5 @@
-//! The suite as plain files, for those who run it without the runner: every case complete, and an index. Also
-//! whether files that somebody has are those of this suite. Knows folders; what is in a case others know.
+//! The suite as files: an export for those who run it without the runner, every case complete, and an index; and what git
+//! holds of it. Also whether files that somebody has are those of this suite. Knows folders; what is in a case others know.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,11 +59,7 @@ pub fn export(cases: &[Case], to: &Path) -> Result<usize> {
     })?;
     let files = files(cases);
     for (path, bytes) in &files {
-        let path = to.join(path);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|e| named("make a directory", folder, e))?;
-        }
-        fs::write(&path, bytes).map_err(|e| named("write", &path, e))?;
+        write(&to.join(path), bytes)?;
     }
     // A run in which there is nothing is a directory all the same.
     for case in cases.iter().filter(|case| case.expect.op != Op::Write) {
@@ -98,17 +94,52 @@ pub fn differences(cases: &[Case], of: &Path) -> Result<Vec<String>> {
             Err(e) => return Err(named("read", &of.join(path), e)),
         }
     }
-    let mut there = BTreeSet::new();
-    for folder in ["bases", "cases"] {
-        walk(&of.join(folder), &mut there)?;
+    let strangers = strangers(of, &wanted)?.into_iter();
+    found.extend(strangers.map(|path| format!("{}: is not of this suite", relative(of, &path))));
+    Ok(found)
+}
+
+/// Makes `dir` hold what git holds of the suite, with nothing else in `bases` and `cases`, and gives the number of files
+/// that it wrote or removed.
+///
+/// # Errors
+/// Those of the system.
+pub fn store(cases: &[Case], dir: &Path) -> Result<usize> {
+    let wanted = catalogue::stored(cases);
+    let mut changed = 0_usize;
+    for stale in strangers(dir, &wanted)? {
+        fs::remove_file(&stale).map_err(|e| named("remove", &stale, e))?;
+        changed = changed.saturating_add(1);
     }
-    for path in there {
-        let path = path.strip_prefix(of).unwrap_or(&path).to_string_lossy().into_owned();
-        if !wanted.contains_key(&path) {
-            found.push(format!("{path}: is not of this suite"));
+    for (path, bytes) in &wanted {
+        let path = dir.join(path);
+        if !fs::read(&path).is_ok_and(|there| there == *bytes) {
+            write(&path, bytes)?;
+            changed = changed.saturating_add(1);
         }
     }
-    Ok(found)
+    Ok(changed)
+}
+
+/// Files in the suite's folders beneath `dir` that are none of `wanted`, ascending.
+fn strangers(dir: &Path, wanted: &Files) -> Result<BTreeSet<PathBuf>> {
+    let mut there = BTreeSet::new();
+    for folder in ["bases", "cases"] {
+        walk(&dir.join(folder), &mut there)?;
+    }
+    there.retain(|path| !wanted.contains_key(&relative(dir, path)));
+    Ok(there)
+}
+
+fn relative(dir: &Path, path: &Path) -> String {
+    path.strip_prefix(dir).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|e| named("make a directory", folder, e))?;
+    }
+    fs::write(path, bytes).map_err(|e| named("write", path, e))
 }
 
 fn walk(folder: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {

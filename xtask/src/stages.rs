@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change lands, one stage after another.
 //! Knows which tools prove what; their output goes to the terminal untouched.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -64,8 +65,9 @@ pub(crate) fn run(root: &Path, only: &[&str]) -> Result<()> {
             continue;
         }
         println!("\n=== {name} ===");
+        let before = tree::strays(root)?;
         let start = Instant::now();
-        let done = work(root);
+        let done = work(root).and_then(|outcome| clean(root, &before).map(|()| outcome));
         let time = seconds(start.elapsed());
         match done {
             Ok(Outcome::Passed) => summary.push(format!("{name:<8} passed {time}")),
@@ -84,6 +86,12 @@ pub(crate) fn run(root: &Path, only: &[&str]) -> Result<()> {
         None => Ok(()),
         Some((name, why)) => Err(format!("stage {name} failed: {why}")),
     }
+}
+
+/// Fails where there are files that were not there before: what runs in somebody's tree leaves nothing in it.
+fn clean(root: &Path, before: &BTreeSet<String>) -> Result<()> {
+    let left: Vec<String> = tree::strays(root)?.difference(before).cloned().collect();
+    if left.is_empty() { Ok(()) } else { Err(format!("it left behind {}", left.join(", "))) }
 }
 
 /// Documentation without broken links.
@@ -168,6 +176,18 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_stage_leaves_is_named() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let before = tree::strays(root).unwrap();
+        let left = root.join(format!("left-{}", std::process::id()));
+        std::fs::write(&left, "").unwrap();
+        let why = clean(root, &before);
+        std::fs::remove_file(&left).unwrap();
+        assert!(why.unwrap_err().contains("left-"));
+        clean(root, &before).unwrap();
+    }
 
     #[test]
     fn an_unknown_stage_is_named() {

@@ -1,6 +1,7 @@
 //! Checks of the repository's files as files: their length, and that none names a machine.
 //! Knows no file's meaning.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -41,10 +42,20 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     if problems.is_empty() { Ok(()) } else { Err(format!("tree:\n  {}", problems.join("\n  "))) }
 }
 
+/// Names relative to `root` of files that git neither tracks nor ignores: what a test that forgets itself leaves.
+pub(crate) fn strays(root: &Path) -> Result<BTreeSet<String>> {
+    listed(root, &["--others", "--exclude-standard"]).map(|names| names.into_iter().collect())
+}
+
 /// Names relative to `root`, of all files that git tracks.
 fn files(root: &Path) -> Result<Vec<String>> {
+    listed(root, &["--cached"])
+}
+
+fn listed(root: &Path, which: &[&str]) -> Result<Vec<String>> {
     let output = Command::new("git")
-        .args(["ls-files", "-z", "--cached"])
+        .args(["ls-files", "-z"])
+        .args(which)
         .current_dir(root)
         .output()
         .map_err(|e| format!("git: {e}"))?;

@@ -1,17 +1,12 @@
 //! Writes what git holds of the suite, or compares it.
-//!
-//! It knows the folders `DIR/bases` and `DIR/cases`, and that nothing else may lie in them.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use waystation_conformance::catalogue;
-use waystation_conformance::files::Files;
+use waystation_conformance::{catalogue, export};
+use waystation_format::Result;
 
 const USAGE: &str = "usage: waystation-suite (--write | --check) DIR
 
@@ -29,84 +24,24 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("waystation-suite: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    done.unwrap_or_else(|error| {
+        eprintln!("waystation-suite: {error}");
+        ExitCode::from(3)
+    })
 }
 
-fn stored() -> Files {
-    catalogue::stored(&catalogue::cases())
+fn write(dir: &Path) -> Result<ExitCode> {
+    let changed = export::store(&catalogue::cases(), dir)?;
+    if changed > 0 {
+        println!("wrote or removed {changed} files beneath {}", dir.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn write(dir: &Path) -> Result<(), String> {
-    let stored = stored();
-    for stale in strangers(dir, &stored)? {
-        fs::remove_file(&stale).map_err(|error| named(&stale, &error))?;
+fn check(dir: &Path) -> Result<ExitCode> {
+    let differences = export::differences(&catalogue::cases(), dir)?;
+    for line in &differences {
+        eprintln!("{line}");
     }
-    let mut written = 0_usize;
-    for (path, bytes) in &stored {
-        let path = dir.join(path);
-        if fs::read(&path).is_ok_and(|found| found == *bytes) {
-            continue;
-        }
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| named(folder, &error))?;
-        }
-        fs::write(&path, bytes).map_err(|error| named(&path, &error))?;
-        written = written.saturating_add(1);
-    }
-    if written > 0 {
-        println!("wrote {written} of {} files beneath {}", stored.len(), dir.display());
-    }
-    Ok(())
-}
-
-fn check(dir: &Path) -> Result<(), String> {
-    let stored = stored();
-    for (path, bytes) in &stored {
-        let path = dir.join(path);
-        let found = fs::read(&path).map_err(|error| named(&path, &error))?;
-        if found != *bytes {
-            return Err(format!("{}: differs from what the suite makes", path.display()));
-        }
-    }
-    match strangers(dir, &stored)?.first() {
-        Some(path) => Err(format!("{}: is not of the suite", path.display())),
-        None => Ok(()),
-    }
-}
-
-/// Files in the suite's folders that do not belong there.
-fn strangers(dir: &Path, stored: &Files) -> Result<Vec<PathBuf>, String> {
-    let wanted: BTreeSet<PathBuf> = stored.keys().map(|path| dir.join(path)).collect();
-    let mut found = Vec::new();
-    for folder in ["bases", "cases"] {
-        walk(&dir.join(folder), &mut found)?;
-    }
-    found.retain(|path| !wanted.contains(path));
-    Ok(found)
-}
-
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|error| named(folder, &error))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(|error| named(folder, &error))?;
-        if entry.file_type().map_err(|error| named(folder, &error))?.is_dir() {
-            walk(&entry.path(), found)?;
-        } else {
-            found.push(entry.path());
-        }
-    }
-    Ok(())
-}
-
-fn named(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
