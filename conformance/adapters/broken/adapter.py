@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Adapters that are wrong in the ways in which real readers of other formats have been wrong. `adapter.py NAME` is one; `adapter.py --list`
+"""Adapters that are wrong in the ways in which real readers and writers of other formats have been wrong. `adapter.py NAME` is one; `adapter.py --list`
 names them. None may pass the suite: each is to fail a case.
 
-They are the Python reader with some checks switched off or a function replaced, through the switches that lie beside it.
+They are the Python reader and writer with some checks switched off or a function replaced, through the switches that lie beside it.
 """
 
 import hashlib
@@ -114,6 +114,17 @@ def swaps_tensors():
     checkpoint.Checkpoint.read = read
 
 
+def never_commits():
+    """A save that reported success is gone after a restart: writers that write all but what makes it a checkpoint."""
+    from waystation_writer.attempt import Attempt
+    original = Attempt.put
+
+    def put(self, name, data):
+        if name != "waystation.commit":
+            original(self, name, data)
+    Attempt.put = put
+
+
 # What has nothing to do with a reader's rules: a function of the request and of the sound answer.
 
 
@@ -140,13 +151,45 @@ def refuses_everything(request, _answer):
     return {"id": request["id"], "error": {"code": "bad-format", "message": "no"}}
 
 
+# Writers: the request is another one by the time that the sound writer sees it.
+
+
+def forgets_parent(recipe):
+    """A run's history cannot be followed: writers that know nothing of what the job resumed from, and say so."""
+    recipe["parent"] = None
+
+
+def forgets_topology(recipe):
+    """A restore cuts state for a grid that never was: writers that state as many processes as there are, and no axes."""
+    recipe["topology"] = [["rank", len(recipe["writers"])]]
+
+
+def changes_block(recipe):
+    """Tables have other sums than the plan says: writers with a size of block of their own."""
+    recipe["block_bytes"] = 8192
+
+
+def writes_stale_bytes(recipe):
+    """The weights of the step before are saved as those of this one: writers that keep a buffer and do not fill it anew."""
+    for tensor in recipe["tensors"]:
+        if "seed" in tensor["data"]:
+            tensor["data"]["seed"] += 1
+
+
+def loses_records(recipe):
+    """A run goes on with fresh state of what was not saved: writers that drop what they have no form for."""
+    for writer in recipe["writers"]:
+        writer["records"] = [record for record in writer.get("records", []) if record["kind"] == "progress"]
+
+
 READERS = (ignores_checksums, takes_last_duplicate, fills_gaps, follows_links, follows_dots, trusts_lengths, takes_uncommitted,
-           ignores_features, ignores_markers, swaps_tensors)
+           ignores_features, ignores_markers, swaps_tensors, never_commits)
+WRITERS = (forgets_parent, forgets_topology, changes_block, writes_stale_bytes, loses_records)
 ANSWERS = (crashes, hangs, says_ok, refuses_everything)
 
 
 def main(words):
-    named = {made.__name__.replace("_", "-"): made for made in (*READERS, *ANSWERS)}
+    named = {made.__name__.replace("_", "-"): made for made in (*READERS, *WRITERS, *ANSWERS)}
     if words == ["--list"]:
         for name, made in named.items():
             print(f"{name}\t{made.__doc__}")
@@ -159,11 +202,16 @@ def main(words):
     import without
     made = named[words[0]]
     answer = without.guarded(adapter)
+    sound = answer
     if made in READERS:
         made()
+    elif made in WRITERS:
+        def answer(line, name):
+            request = json.loads(line)
+            if request.get("op") == "write":
+                made(request["recipe"])
+            return sound(json.dumps(request), name)
     else:
-        sound = answer
-
         def answer(line, name):
             request = json.loads(line)
             return sound(line, name) if request.get("op") == "hello" else made(request, None)

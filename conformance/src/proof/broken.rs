@@ -1,4 +1,4 @@
-//! Readers that are wrong on purpose, and the cases that must find them out.
+//! Readers and writers that are wrong on purpose, and the cases that must find them out.
 
 use std::path::Path;
 use std::time::Duration;
@@ -40,6 +40,12 @@ const WRONG: &[Wrong] = &[
     ("ignores-features", &["core/feature-required-unknown"], &["core/small", "core/feature-twice"]),
     ("ignores-markers", &["core/marker-deleted"], &["core/small"]),
     ("swaps-tensors", &["core/small"], &["core/bare"]),
+    ("never-commits", &["writer/small", "writer/bare"], &["core/small"]),
+    ("forgets-parent", &["writer/topology-and-parent"], &["writer/small"]),
+    ("forgets-topology", &["writer/topology-and-parent", "writer/two"], &[]),
+    ("changes-block", &["writer/small", "writer/blocks"], &["core/small"]),
+    ("writes-stale-bytes", &["writer/small", "writer/two"], &["core/small"]),
+    ("loses-records", &["writer/small", "writer/values"], &["writer/bare"]),
     ("crashes", &["core/commit-absent"], &[]),
     ("hangs", &["core/commit-fifo"], &[]),
     ("says-ok", &["core/small", "core/commit-absent", "extended/json-duplicate-in-part"], &[]),

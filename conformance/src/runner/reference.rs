@@ -31,6 +31,21 @@ pub fn latest(path: &Path) -> Result<Option<String>> {
     }
 }
 
+/// What the manifest of the checkpoint at `path` says of its save, under the names that a recipe has for it.
+///
+/// # Errors
+/// The code and message that the reader refuses with.
+pub fn save(path: &Path) -> Result<Value> {
+    let manifest = waystation_reader::Checkpoint::open(path)?.manifest().encode()?;
+    let manifest: Value = serde_json::from_slice(&manifest)
+        .map_err(|e| Error::new(Code::NotCanonical, format!("expected a manifest, found {e}")))?;
+    let member = |name: &str| manifest.get(name).cloned().unwrap_or_default();
+    Ok(json!({
+        "attempt": member("attempt"), "block_bytes": member("block_bytes"), "parent": member("parent"),
+        "topology": member("topology"), "writers": member("writers"),
+    }))
+}
+
 /// The content of the checkpoint at `path` as `read` answers it, every byte checked.
 ///
 /// # Errors

@@ -46,7 +46,13 @@ pub fn judge(case: &Case, out: &Path, mut grade: Grade) -> Grade {
     let why = match case.expect.outcome {
         Outcome::Either if refused => left_nothing(out),
         Outcome::Reject => left_nothing(out),
-        Outcome::Accept | Outcome::Either => holds(out, expected(case)),
+        Outcome::Accept | Outcome::Either => {
+            let mut why = holds(out, expected(case));
+            if why.is_empty() {
+                why = states(out, case);
+            }
+            why
+        }
     };
     if !why.is_empty() {
         grade.verdict = Verdict::Fail;
@@ -69,6 +75,21 @@ fn holds(out: &Path, expected: &Value) -> Vec<String> {
     }
     match reference::content(out) {
         Ok(content) => differences(expected, &content),
+        Err(e) => vec![format!("what it wrote cannot be read: {e}")],
+    }
+}
+
+/// Why what stands at `out` is not of the save that the recipe asks for: content alone says nothing of its attempt, its
+/// parent, or its topology.
+fn states(out: &Path, case: &Case) -> Vec<String> {
+    let Some(recipe) = case.expect.request.get("recipe") else { return Vec::new() };
+    let of = |name: &str| recipe.get(name).cloned().unwrap_or_default();
+    let asked = json!({
+        "attempt": of("attempt"), "block_bytes": of("block_bytes"), "parent": of("parent"), "topology": of("topology"),
+        "writers": recipe.get("writers").and_then(Value::as_array).map_or(0, Vec::len),
+    });
+    match reference::save(out) {
+        Ok(found) => differences(&asked, &found),
         Err(e) => vec![format!("what it wrote cannot be read: {e}")],
     }
 }
