@@ -1,7 +1,7 @@
-//! Memory of Python arrays, through DLPack: the package's only file with unsafe code.
+//! Memory of Python arrays, through DLPack: with [`layout`] all of the package's unsafe code.
 //!
-//! It knows capsules and the addresses in them. It must not know tensors: what is lent or borrowed
-//! are 1-D runs of bytes.
+//! It knows capsules and who owns what is in them. It must not know tensors: what is lent or
+//! borrowed are 1-D runs of bytes.
 //!
 //! What a [`Bytes`] or [`BytesMut`] gives are slices of memory that an array of Python's owns. The
 //! array stays alive, so the memory stays. But Python code that writes to the same array on another
@@ -10,7 +10,9 @@
 
 #![allow(unsafe_code, reason = "a capsule is a C pointer by nature; each call carries its proof")]
 
-use std::ffi::{CStr, c_void};
+mod layout;
+
+use std::ffi::CStr;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -24,75 +26,12 @@ use waystation_reader::{Checkpoint, PrivateView};
 
 use crate::errors::{Result, usage, usage_because};
 
+pub(crate) use layout::CPU;
+use layout::{Legacy, READ_ONLY, Taken, Tensor, VERSION, Versioned};
+
 /// A capsule nobody took yet, and one that is taken; with a version and as it was before.
 const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 const LEGACY: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
-
-/// The version of the structures below; a minor one changes no layout.
-const VERSION: Version = Version { major: 1, minor: 0 };
-
-/// In `flags`: not to be written to.
-const READ_ONLY: u64 = 1;
-
-/// `kDLCPU`.
-pub(crate) const CPU: i32 = 1;
-
-/// Kinds of devices whose memory the CPU reaches: its own, and what CUDA and ROCm have pinned.
-const HOST: [i32; 3] = [CPU, 3, 11];
-
-/// `kDLUInt`.
-const UINT: u8 = 1;
-
-#[repr(C)]
-struct Version {
-    major: u32,
-    minor: u32,
-}
-
-#[repr(C)]
-struct Device {
-    kind: i32,
-    id: i32,
-}
-
-#[repr(C)]
-struct DataType {
-    code: u8,
-    bits: u8,
-    lanes: u16,
-}
-
-#[repr(C)]
-struct Tensor {
-    data: *mut c_void,
-    device: Device,
-    ndim: i32,
-    dtype: DataType,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
-}
-
-/// Gives a managed tensor back to who exported it.
-type Deleter<T> = unsafe extern "C" fn(*mut T);
-
-/// `DLManagedTensorVersioned`.
-#[repr(C)]
-struct Versioned {
-    version: Version,
-    context: *mut c_void,
-    deleter: Option<Deleter<Versioned>>,
-    flags: u64,
-    tensor: Tensor,
-}
-
-/// `DLManagedTensor`.
-#[repr(C)]
-struct Legacy {
-    tensor: Tensor,
-    context: *mut c_void,
-    deleter: Option<Deleter<Legacy>>,
-}
 
 /// Bytes to read from.
 pub(crate) struct Bytes(Borrowed);
@@ -115,8 +54,11 @@ enum Keep {
     /// Bytes never change and never move.
     Bytes { _object: Py<PyBytes> },
     /// A tensor that was taken out of its capsule.
-    Tensor { _taken: Taken },
+    Tensor { _taken: Owned },
 }
+
+/// A managed tensor that is ours to give back.
+struct Owned(Taken);
 
 // SAFETY: a `Borrowed` is an address and what keeps it valid. `Py` may be sent; what was taken out
 // of a capsule is only ever given back, with the interpreter attached, which is where exporters
@@ -125,12 +67,6 @@ unsafe impl Send for Borrowed {}
 
 // SAFETY: a shared `Borrowed` gives nothing but shared slices.
 unsafe impl Sync for Borrowed {}
-
-/// A managed tensor that is ours to give back.
-enum Taken {
-    Versioned(NonNull<Versioned>),
-    Legacy(NonNull<Legacy>),
-}
 
 impl Bytes {
     /// The bytes of a `bytes` object, or of an array that speaks DLPack: one axis of contiguous
@@ -211,39 +147,6 @@ unsafe impl Send for Lent {}
 // SAFETY: as above; a shared `Lent` gives away an address and nothing else.
 unsafe impl Sync for Lent {}
 
-/// A tensor that stands in a capsule, `T` being a managed one, and what keeps its memory. Consumers
-/// know the address of `T`, which is the address of the whole.
-#[repr(C)]
-struct Exported<T> {
-    managed: T,
-    _numbers: Numbers,
-    _lent: Arc<Lent>,
-}
-
-/// A shape and strides, in an allocation that nothing but addresses refer to.
-struct Numbers(NonNull<[i64; 2]>);
-
-impl Numbers {
-    fn new(len: i64) -> Self {
-        Self(NonNull::from(Box::leak(Box::new([len, 1]))))
-    }
-
-    fn shape(&self) -> *mut i64 {
-        self.0.as_ptr().cast()
-    }
-
-    fn strides(&self) -> *mut i64 {
-        self.shape().wrapping_add(1)
-    }
-}
-
-impl Drop for Numbers {
-    fn drop(&mut self) {
-        // SAFETY: it was leaked from a box by `new`, and is put back once.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
-}
-
 impl Lent {
     /// Maps a tensor of `checkpoint`, every block checked.
     ///
@@ -272,80 +175,57 @@ impl Lent {
         py: Python<'py>,
         versioned: bool,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let len = i64::try_from(self.len).unwrap_or(i64::MAX);
-        let numbers = Numbers::new(len);
-        let tensor = Tensor {
-            data: self.start.as_ptr().cast(),
-            device: Device { kind: CPU, id: 0 },
-            ndim: 1,
-            dtype: DataType { code: UINT, bits: 8, lanes: 1 },
-            shape: numbers.shape(),
-            strides: numbers.strides(),
-            byte_offset: 0,
-        };
-        let context = std::ptr::null_mut();
         if versioned {
-            let deleter: Deleter<Versioned> = delete;
-            let managed =
-                Versioned { version: VERSION, context, deleter: Some(deleter), flags: 0, tensor };
-            let exported = Exported { managed, _numbers: numbers, _lent: Arc::clone(self) };
-            return exported.into_capsule(py, VERSIONED[0], destroy_versioned);
+            let managed = layout::lend_versioned(self.start, self.len, Arc::clone(self));
+            // SAFETY: lent just now; the destructor is that of such a tensor.
+            return unsafe { into_capsule(py, managed, VERSIONED[0], destroy_versioned) };
         }
-        let deleter: Deleter<Legacy> = delete;
-        let managed = Legacy { tensor, context, deleter: Some(deleter) };
-        let exported = Exported { managed, _numbers: numbers, _lent: Arc::clone(self) };
-        exported.into_capsule(py, LEGACY[0], destroy_legacy)
+        let managed = layout::lend_legacy(self.start, self.len, Arc::clone(self));
+        // SAFETY: lent just now; the destructor is that of such a tensor.
+        unsafe { into_capsule(py, managed, LEGACY[0], destroy_legacy) }
     }
 }
 
-impl<T> Exported<T> {
-    fn into_capsule<'py>(
-        self,
-        py: Python<'py>,
-        name: &'static CStr,
-        destroy: ffi::PyCapsule_Destructor,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        let whole = NonNull::from(Box::leak(Box::new(self)));
-        // SAFETY: the address is that of a managed tensor, which lives until its deleter is called:
-        // by the consumer that renamed the capsule, or by `destroy` when nobody did. All of it may
-        // be dropped on any thread.
-        let made = unsafe {
-            PyCapsule::new_with_pointer_and_destructor(py, whole.cast(), name, Some(destroy))
-        };
-        if made.is_err() {
-            // SAFETY: it was leaked just now, and no capsule has it.
-            drop(unsafe { Box::from_raw(whole.as_ptr()) });
-        }
-        made
-    }
-}
-
-/// Gives a tensor back that [`Exported::into_capsule`] exported.
+/// Puts a tensor of [`Lent`] into a capsule.
 ///
 /// # Safety
-/// `managed` must have come out of a capsule of that function, and be given back once.
-unsafe extern "C" fn delete<T>(managed: *mut T) {
-    // SAFETY: the address is that of an `Exported`, leaked from a box, as the caller ensures.
-    drop(unsafe { Box::from_raw(managed.cast::<Exported<T>>()) });
+/// `managed` must be lent just now with an `Arc<Lent>`, and `destroy` give back what is left of one.
+unsafe fn into_capsule<'py, T>(
+    py: Python<'py>,
+    managed: NonNull<T>,
+    name: &'static CStr,
+    destroy: ffi::PyCapsule_Destructor,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    // SAFETY: the address is that of a managed tensor, which lives until its deleter is called: by
+    // the consumer that renamed the capsule, or by `destroy` when nobody did. All of it may be
+    // dropped on any thread.
+    let made = unsafe {
+        PyCapsule::new_with_pointer_and_destructor(py, managed.cast(), name, Some(destroy))
+    };
+    if made.is_err() {
+        // SAFETY: it was lent just now, as the caller ensures, and no capsule has it.
+        unsafe { layout::delete::<T, Arc<Lent>>(managed.as_ptr()) };
+    }
+    made
 }
 
 /// # Safety
-/// As the destructor of a capsule that [`Exported::into_capsule`] made.
+/// As the destructor of a capsule that [`into_capsule`] made.
 unsafe extern "C" fn destroy_versioned(capsule: *mut ffi::PyObject) {
     // SAFETY: it is such a capsule.
     if let Some(managed) = unsafe { left::<Versioned>(capsule, VERSIONED[0]) } {
         // SAFETY: nobody took it out of the capsule, which is no more.
-        unsafe { delete(managed) };
+        unsafe { layout::delete::<_, Arc<Lent>>(managed) };
     }
 }
 
 /// # Safety
-/// As the destructor of a capsule that [`Exported::into_capsule`] made.
+/// As the destructor of a capsule that [`into_capsule`] made.
 unsafe extern "C" fn destroy_legacy(capsule: *mut ffi::PyObject) {
     // SAFETY: it is such a capsule.
     if let Some(managed) = unsafe { left::<Legacy>(capsule, LEGACY[0]) } {
         // SAFETY: nobody took it out of the capsule, which is no more.
-        unsafe { delete(managed) };
+        unsafe { layout::delete::<_, Arc<Lent>>(managed) };
     }
 }
 
@@ -428,15 +308,14 @@ impl Borrowed {
         tensor: &Tensor,
         read_only: bool,
     ) -> Result<Self> {
-        // Until it is renamed the capsule is the owner.
-        let taken = std::mem::ManuallyDrop::new(taken);
-        let bytes = tensor.bytes()?;
+        // SAFETY: the tensor is one that an exporter put into a capsule, as DLPack defines it.
+        let bytes = unsafe { tensor.bytes() }.map_err(usage)?;
         // SAFETY: it is a capsule, the interpreter is attached, and the name lives forever.
         let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
         if renamed != 0 {
             return Err(PyErr::fetch(capsule.py()).into());
         }
-        let keep = Keep::Tensor { _taken: std::mem::ManuallyDrop::into_inner(taken) };
+        let keep = Keep::Tensor { _taken: Owned(taken) };
         let Some((start, len)) = bytes else {
             return Ok(Self {
                 start: NonNull::dangling(),
@@ -451,53 +330,6 @@ impl Borrowed {
     fn addresses(&self) -> Range<usize> {
         let start = self.start.as_ptr().addr();
         start..start.saturating_add(self.len)
-    }
-}
-
-impl Tensor {
-    /// Where its bytes are and how many; `None` for none.
-    fn bytes(&self) -> Result<Option<(NonNull<u8>, usize)>> {
-        if !HOST.contains(&self.device.kind) {
-            let kind = self.device.kind;
-            return Err(usage(format!("expected memory of the CPU, found DLPack's device {kind}")));
-        }
-        let DataType { code, bits, lanes } = self.dtype;
-        if (code, bits, lanes) != (UINT, 8, 1) {
-            let found = format!("DLPack's type {code} of {bits} bits and {lanes} lanes");
-            return Err(usage(format!("expected an array of uint8, found {found}")));
-        }
-        if self.ndim != 1 || self.shape.is_null() {
-            return Err(usage(format!("expected an array of one axis, found {}", self.ndim)));
-        }
-        // SAFETY: the shape is of `ndim` numbers, which is one, and is not null.
-        let len = unsafe { self.shape.read_unaligned() };
-        let stride = match self.strides.is_null() {
-            true => 1,
-            // SAFETY: the strides are of `ndim` numbers, which is one, and are not null.
-            false => unsafe { self.strides.read_unaligned() },
-        };
-        let wrong =
-            || usage(format!("expected a contiguous array, found {len} items {stride} apart"));
-        let len = usize::try_from(len).map_err(|_| wrong())?;
-        if len > 1 && stride != 1 {
-            return Err(wrong());
-        }
-        if len == 0 {
-            return Ok(None);
-        }
-        let offset = usize::try_from(self.byte_offset).map_err(|_| wrong())?;
-        let data = NonNull::new(self.data.cast::<u8>());
-        let start =
-            data.and_then(|data| data.addr().checked_add(offset).map(|at| data.with_addr(at)));
-        match start {
-            // No object is longer than `isize`, nor goes around the end of memory.
-            Some(start)
-                if isize::try_from(len).is_ok() && start.addr().checked_add(len).is_some() =>
-            {
-                Ok(Some((start, len)))
-            }
-            _ => Err(usage(format!("expected the address of {len} bytes, found none"))),
-        }
     }
 }
 
@@ -543,24 +375,13 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
     object.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
-impl Drop for Taken {
+impl Drop for Owned {
     fn drop(&mut self) {
         // Exporters count references in it. Of an interpreter that is gone the memory is gone too.
-        Python::try_attach(|_| match *self {
-            Self::Versioned(tensor) => {
-                // SAFETY: it was taken out of its capsule, so it is ours, and is given back once.
-                if let Some(deleter) = unsafe { tensor.as_ref() }.deleter {
-                    // SAFETY: as above; nothing looks at it again.
-                    unsafe { deleter(tensor.as_ptr()) };
-                }
-            }
-            Self::Legacy(tensor) => {
-                // SAFETY: it was taken out of its capsule, so it is ours, and is given back once.
-                if let Some(deleter) = unsafe { tensor.as_ref() }.deleter {
-                    // SAFETY: as above; nothing looks at it again.
-                    unsafe { deleter(tensor.as_ptr()) };
-                }
-            }
+        Python::try_attach(|_| {
+            // SAFETY: it was taken out of its capsule, so it is ours; this is the one time that it
+            // is given back, and the last that it is looked at.
+            unsafe { self.0.give_back() };
         });
     }
 }
