@@ -6,9 +6,11 @@
 mod conforms;
 mod crashing;
 mod failing;
+mod skipped;
 
 pub use conforms::store_conforms;
 pub use crashing::{Bound, Coverage, Crash, CrashingDir, CrashingFile, CrashingFs, Image};
 pub use failing::{FailingDir, FailingFile, FailingFs, Op};
 /// The system's error numbers, for faults.
 pub use rustix::io::Errno;
+pub use skipped::skipped;

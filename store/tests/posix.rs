@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use waystation_format::{Code, rule};
+use waystation_store::testing::skipped;
 use waystation_store::{
     Fs as _, Kind, PosixFs, Put, make_path, open_or_make_path, open_path, parent_and_name,
 };
@@ -28,8 +29,9 @@ fn strange_things(dir: &Path) -> Vec<&'static str> {
     mknodat(CWD, dir.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     UnixListener::bind(dir.join("socket")).unwrap();
     let null = rustix::fs::makedev(1, 3);
-    if mknodat(CWD, dir.join("device"), FileType::CharacterDevice, Mode::RWXU, null).is_ok() {
-        things.push("device");
+    match mknodat(CWD, dir.join("device"), FileType::CharacterDevice, Mode::RWXU, null) {
+        Ok(()) => things.push("device"),
+        Err(why) => skipped("a device in place of a file", why),
     }
     things
 }
@@ -144,8 +146,8 @@ fn names_that_are_not_utf8_are_listed_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let raw = OsStr::from_bytes(b"odd\xff");
     // Some file systems refuse such names; then there is nothing to list.
-    if fs::write(dir.path().join(raw), b"xyz").is_err() {
-        return;
+    if let Err(why) = fs::write(dir.path().join(raw), b"xyz") {
+        return skipped("a name that is not UTF-8", why);
     }
     let store = open_path(dir.path()).unwrap();
     let listed = store.list().unwrap();
@@ -222,9 +224,9 @@ fn of_many_that_put_one_name_one_wins() {
 #[test]
 fn a_disk_that_is_full_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(_disk) = SmallDisk::mount(dir.path()) else {
-        eprintln!("not permitted to mount a small disk; the failing disk covers this case");
-        return;
+    let _disk = match SmallDisk::mount(dir.path()) {
+        Ok(disk) => disk,
+        Err(why) => return skipped("a small disk that is full (a failing one is not)", why),
     };
     let store = open_path(dir.path()).unwrap();
     assert_eq!(store.create("big", Some(1 << 22)).unwrap_err().code(), Code::IoFull);
@@ -240,10 +242,16 @@ fn a_disk_that_is_full_says_so() {
 struct SmallDisk<'d>(&'d Path);
 
 impl<'d> SmallDisk<'d> {
-    fn mount(at: &'d Path) -> Option<Self> {
+    /// # Errors
+    /// Why there is none here.
+    fn mount(at: &'d Path) -> Result<Self, String> {
         let mut mount = std::process::Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(at);
-        mount.output().is_ok_and(|output| output.status.success()).then_some(Self(at))
+        let output = mount.output().map_err(|e| format!("mount: {e}"))?;
+        if output.status.success() {
+            return Ok(Self(at));
+        }
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 }
 

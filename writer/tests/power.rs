@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use waystation_format::{Code, Dtype};
 use waystation_reader::{NoProgress, latest, verify};
-use waystation_store::testing::{FailingFs, Op};
+use waystation_store::testing::{FailingFs, Op, skipped};
 use waystation_store::{DirStore, PosixFs, Store, open_path};
 use waystation_writer::{CommitOptions, commit};
 
@@ -189,7 +189,7 @@ fn latest_step(name: &str) -> u64 {
 fn stop_everywhere(kind: &'static str, megabytes: u64) {
     let disk = match Disk::new(kind, megabytes << 20) {
         Ok(disk) => disk,
-        Err(why) => return println!("SKIPPED {kind}: {why}"),
+        Err(why) => return skipped(format_args!("{kind} that stops before every call"), why),
     };
     let run = open_path(&disk.mounted()).unwrap();
     let first = plan(&run, 2);
