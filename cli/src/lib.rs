@@ -38,11 +38,16 @@ pub struct Launcher {
 /// how to start it again where the process's file alone would not do that.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, launcher: Option<Launcher>) -> u8 {
     let named = std::iter::once(OsString::from("waystation")).chain(arguments);
-    let cli = match args::Cli::try_parse_from(named) {
+    let named: Vec<OsString> = named.collect();
+    let cli = match args::Cli::try_parse_from(&named) {
         Ok(cli) => cli,
         Err(answer) => {
+            // It quotes arguments, and those may be names of files that somebody else gave them
+            // (`verify *`): asked again with what may stand on a terminal.
+            let printable = named.iter().map(|one| output::printable(&one.to_string_lossy()));
+            let shown = args::Cli::try_parse_from(printable).err();
             // Help and version are answers of this kind, too; where they go is clap's to know.
-            let _ = answer.print();
+            let _ = shown.as_ref().unwrap_or(&answer).print();
             return u8::try_from(answer.exit_code()).unwrap_or(2);
         }
     };

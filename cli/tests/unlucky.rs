@@ -218,3 +218,41 @@ fn json_steers_no_terminal() {
     let json: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(json["rejected"], "a\u{9b}2J\u{7f}\u{202e}");
 }
+
+/// What people read: names in a directory, the directory's own, and what somebody wrote into a marker.
+#[test]
+fn text_steers_no_terminal() {
+    const EVIL: &str = "a\u{1b}]0;title\u{7}\u{9b}2J\u{7f}\r\n\u{202e}\u{2028}z";
+    let program = Program::new();
+    let checkpoint = program.checkpoint();
+    for name in [EVIL.to_owned(), format!("tmp-{EVIL}"), format!("pin-{EVIL}")] {
+        fs::write(checkpoint.join(name), b"x").unwrap();
+    }
+    let elsewhere = program.path(EVIL);
+    fs::rename(&checkpoint, &elsewhere).unwrap();
+    fs::write(program.path("plain"), b"x").unwrap();
+    let reject = ["reject", EVIL, "--reason", EVIL];
+    let lists: [&[&str]; 8] = [
+        &["verify", EVIL],
+        &reject,
+        &["inspect", EVIL],
+        &["inspect", EVIL, "--tensors"],
+        &["cat", EVIL, EVIL],
+        &["latest", EVIL],
+        &["verify", "plain", EVIL],
+        &["copy", EVIL, EVIL],
+    ];
+    let mut said = 0;
+    for list in lists {
+        let ran = program.run_list(list);
+        for text in [&ran.out, &ran.err] {
+            let steers =
+                |c: char| c != '\n' && (c.is_control() || ['\u{202e}', '\u{2028}'].contains(&c));
+            assert!(!text.contains(steers), "{list:?}: {text:?}");
+            // A line of its own could pass for one of ours.
+            assert!(!text.lines().any(|line| line.starts_with('z')), "{list:?}: {text:?}");
+            said += usize::from(text.contains("title"));
+        }
+    }
+    assert!(said > 5, "{said}");
+}
