@@ -38,8 +38,9 @@ class Mapped:
     """Bytes of a tensor in a private mapping: writable, and what is written stays in this process.
 
     All arrays made of one `Mapped` share its memory; two of one tensor do not. Pages that were not written to are still the
-    file's: whoever truncates it meanwhile ends this process (`SIGBUS`). Each takes one of the mappings that a process may have,
-    65,530 unless the machine says otherwise.
+    file's. Whoever truncates it meanwhile makes zeros of the rest of its last page and ends this process at the next access after
+    that (`SIGBUS`), also to what was written. Each takes one of the mappings that a process may have, 65,530 unless the machine
+    says otherwise.
     """
 
     nbytes: int

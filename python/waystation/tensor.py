@@ -166,8 +166,8 @@ class Tensor:
     def map(self, framework: destination.Framework = "numpy") -> Any:
         """The elements where they lie: a private mapping of the file, writable, and nothing written reaches it.
 
-        Everything is verified first. While the array lives the file must not be truncated by anybody: the process would
-        die of SIGBUS. Raises `not-one-run` where the elements do not lie in one piece, `bad-argument` for elements
+        Everything is verified first. While the array lives the file must not be truncated by anybody: the rest of its last
+        page would read as zeros, and the process die of SIGBUS at the first element after that. Raises `not-one-run` where the elements do not lie in one piece, `bad-argument` for elements
         below a byte in NumPy.
         """
         if framework not in ("numpy", "torch"):

@@ -67,9 +67,10 @@ impl Checkpoint {
     /// # Safety
     /// Until the result is dropped, nobody may write to or truncate the content of the tensor's
     /// shard, in this process or another: a page that was not written to here is still the file's,
-    /// so it would change under a slice, and one of a file that is truncated meanwhile ends the
-    /// process at the next access (`SIGBUS`). Removing or replacing names is fine. A directory that
-    /// conforming writers made is never written again.
+    /// so it would change under a slice. Of a file that is truncated meanwhile, the page in which
+    /// it then ends reads as zeros from there on, and the next access to a page after it, also to
+    /// one that was written to here, ends the process (`SIGBUS`). Removing or replacing names is
+    /// fine. A directory that conforming writers made is never written again.
     ///
     /// # Errors
     /// `not-one-run` when its elements are not one run of bytes of one file that can be mapped;
@@ -109,8 +110,9 @@ impl Checkpoint {
     /// # Safety
     /// Until the result and all its views are dropped, nobody may write to, truncate or replace the
     /// content of any shard in the directory, in this process or another: its bytes are lent out
-    /// as slices. A file that is truncated meanwhile ends the process at the next access. Removing
-    /// names is fine. A directory that conforming writers made is never written again.
+    /// as slices. Of a file that is truncated meanwhile, the page in which it then ends reads as
+    /// zeros from there on, and the next access to a page after it ends the process (`SIGBUS`).
+    /// Removing names is fine. A directory that conforming writers made is never written again.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].

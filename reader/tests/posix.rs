@@ -15,12 +15,14 @@ mod support;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::{Making, name_of, small, write_all};
 use waystation_format::{Code, Dtype, Identity, Result, Tensor, limits, names, rule};
 use waystation_reader::{
     Checkpoint, MappedCheckpoint, OpenOptions, PrivateView, VerifyOptions, verify,
 };
 use waystation_store::open_path;
+use waystation_store::testing::skipped;
 
 fn map(dir: &Path) -> MappedCheckpoint {
     // SAFETY: the directory is the test's own, and no test writes while a view is alive.
@@ -36,7 +38,7 @@ fn private(checkpoint: &Checkpoint, identity: &Identity) -> Result<PrivateView> 
 fn nothing_but_a_regular_file_is_opened() {
     let files = small().files();
     for name in files.keys() {
-        for kind in ["link", "pipe", "directory"] {
+        for kind in ["link", "pipe", "directory", "socket", "device"] {
             let dir = tempfile::tempdir().unwrap();
             write_all(dir.path(), &files);
             let path = dir.path().join(name);
@@ -46,12 +48,17 @@ fn nothing_but_a_regular_file_is_opened() {
             std::fs::remove_file(&path).unwrap();
             match kind {
                 "link" => symlink(&kept, &path).unwrap(),
-                "pipe" => rustix::fs::mkfifoat(
-                    rustix::fs::CWD,
-                    &path,
-                    rustix::fs::Mode::from_raw_mode(0o600),
-                )
-                .unwrap(),
+                "pipe" => mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap(),
+                "socket" => mknodat(CWD, &path, FileType::Socket, Mode::RWXU, 0).unwrap(),
+                "device" => {
+                    // One that gives bytes without end.
+                    let zero = rustix::fs::makedev(1, 5);
+                    let kind = FileType::CharacterDevice;
+                    if let Err(why) = mknodat(CWD, &path, kind, Mode::RWXU, zero) {
+                        skipped(format_args!("a device in place of {name}"), why);
+                        continue;
+                    }
+                }
                 _ => std::fs::create_dir(&path).unwrap(),
             }
             let e = Checkpoint::open(dir.path()).unwrap_err();

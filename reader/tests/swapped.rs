@@ -184,32 +184,101 @@ fn a_file_that_lost_its_end_is_not_mapped() {
 }
 
 const VICTIM: &str = "WAYSTATION_TEST_TRUNCATED";
+const PRIVATE: &str = "WAYSTATION_TEST_PRIVATE";
+
+/// Where the shard ends that is cut: within a page.
+const CUT: u64 = 2 * 4096 + 100;
 
 /// The part of the next test that ends.
 #[test]
 #[ignore = "a process that the next test starts, and that is killed"]
 fn truncate_under_a_view() {
     let Some(dir) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
-    // SAFETY: none: the promise is broken on purpose, in a process that is there for that only.
-    let mapped = unsafe { Checkpoint::map(&dir) }.unwrap();
-    let view = mapped.view(&Identity::param("w")).unwrap();
+    let w = Identity::param("w");
+    let begin = Checkpoint::open(&dir).unwrap().tensor(&w).unwrap().entry().chunks[0].offset;
     let shard = dir.join(name_of(&long().files(), "model-"));
-    fs::File::options().write(true).open(shard).unwrap().set_len(4096).unwrap();
-    println!("{}", std::hint::black_box(view[view.len() - 1]));
+    let cut = || fs::File::options().write(true).open(&shard).unwrap().set_len(CUT).unwrap();
+    if std::env::var_os(PRIVATE).is_some() {
+        let checkpoint = Checkpoint::open(&dir).unwrap();
+        // SAFETY: none: the promise is broken on purpose, in a process that is there for that only.
+        let mut view = unsafe { checkpoint.map_private(&w) }.unwrap();
+        // Of a private mapping the pages that were written to go, too.
+        let last = view.len() - 1;
+        view.as_mut_slice()[last] = 0x5a;
+        cut();
+        touch(&view, begin, last);
+    } else {
+        // SAFETY: none: as above.
+        let mapped = unsafe { Checkpoint::map(&dir) }.unwrap();
+        let view = mapped.view(&w).unwrap();
+        cut();
+        let after = (CUT.next_multiple_of(4096) - begin) as usize;
+        touch(&view, begin, after);
+    }
 }
 
-/// What the documentation of `Checkpoint::map` says becomes of who breaks its promise: the process
-/// ends by SIGBUS, and no byte that is not the file's is read. Reads without mapping say
-/// `length-mismatch` (`a_file_that_shrinks_after_opening_is_an_error`).
+/// Looks at what the file still has, at the rest of its last page, and at a byte after that.
+fn touch(view: &[u8], begin: u64, after: usize) {
+    let [end, page] = [CUT - begin, CUT.next_multiple_of(4096) - begin].map(|at| at as usize);
+    assert!(view[..end] == long().tensors[0].data[..end]);
+    println!("\nzeros: {}", std::hint::black_box(&view[end..page]).iter().all(|byte| *byte == 0));
+    println!("after: {}", std::hint::black_box(view[after]));
+}
+
+/// What the documentation of `Checkpoint::map` and of `map_private` says becomes of who breaks their
+/// promise: the page in which the file now ends reads as zeros from there on, and the first look at
+/// a page after it ends the process by SIGBUS, also at one that the process has written to. Whoever
+/// started it lives and sees the signal. Reads
+/// without mapping say `length-mismatch` (`a_file_that_shrinks_after_opening_is_an_error`).
 #[test]
 fn a_mapped_file_that_is_truncated_ends_the_process() {
-    let dir = tempfile::tempdir().unwrap();
-    write_all(dir.path(), &long().files());
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["truncate_under_a_view", "--ignored", "--exact", "--nocapture"])
-        .env(VICTIM, dir.path())
-        .output()
-        .unwrap();
-    let signal = output.status.signal();
-    assert_eq!(signal, Some(rustix::process::Signal::BUS.as_raw()), "{output:?}");
+    for private in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        write_all(dir.path(), &long().files());
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["truncate_under_a_view", "--ignored", "--exact", "--nocapture"]);
+        child.env(VICTIM, dir.path());
+        if private {
+            child.env(PRIVATE, "1");
+        }
+        let output = child.output().unwrap();
+        let signal = output.status.signal();
+        assert_eq!(signal, Some(rustix::process::Signal::BUS.as_raw()), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("zeros: true") && !said.contains("after:"), "{said}");
+    }
+}
+
+/// Read by read, as all but views are: cut at every moment, the answer is an error, and that of a
+/// file with another length.
+#[test]
+fn a_file_that_is_truncated_between_two_reads_is_an_error() {
+    let files = long().files();
+    let shard = name_of(&files, "model-");
+    let mut cuts = 0;
+    for nth in 1.. {
+        let dir = tempfile::tempdir().unwrap();
+        write_all(dir.path(), &files);
+        let fs = FailingFs::new(PosixFs);
+        let (path, cut) = (dir.path().join(&shard), Arc::new(AtomicBool::new(false)));
+        let did = Arc::clone(&cut);
+        fs.before(Op::ReadAt, nth, move || {
+            fs::File::options().write(true).open(path).unwrap().set_len(CUT).unwrap();
+            did.store(true, Ordering::Relaxed);
+        });
+        let store = DirStore::open(Arc::new(fs.clone()), dir.path()).unwrap();
+        let options = OpenOptions::new().threads(1);
+        let read = Checkpoint::open_store(Arc::new(store), options)
+            .and_then(|checkpoint| checkpoint.tensor(&Identity::param("w"))?.read());
+        if !cut.load(Ordering::Relaxed) {
+            assert!(read.unwrap() == long().tensors[0].data);
+            break;
+        }
+        cuts += 1;
+        let e = read.unwrap_err();
+        assert_eq!(e.code(), Code::LengthMismatch, "before read {nth}: {e}");
+        assert_eq!(e.location().file.as_deref(), Some(shard.as_str()), "before read {nth}: {e}");
+    }
+    println!("cut before each of {cuts} reads");
+    assert!(cuts > 3, "{cuts}");
 }

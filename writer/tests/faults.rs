@@ -1,6 +1,7 @@
 //! Every call of a save, a commit, a keeper, a salvage, a copy and a claim fails once, with every error
-//! that a file system has for it: the answer is a typed error, the old checkpoint stays whole, no
-//! fsync is repeated, and the same done again succeeds.
+//! that a file system has for it, or is the first of a device that is gone: the answer is a typed
+//! error, the session is poisoned, the old checkpoint stays whole, no fsync is repeated, and the
+//! same done again succeeds.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +14,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,36 +46,41 @@ enum Fault {
     Fails(Errno),
     /// It is done, and the caller hears of an error.
     ReplyLost(Errno),
+    /// It does nothing, and neither does any call after it: the device is gone.
+    Dies(Errno),
 }
 
 const FULL: [Errno; 2] = [Errno::NOSPC, Errno::DQUOT];
 const GONE: [Errno; 2] = [Errno::NOENT, Errno::STALE];
 
-/// Every call, and what it may answer.
+/// Every call after the root is open, and what it may answer beside what each may.
+const CALLS: [(Op, &[Errno]); 17] = [
+    (Op::OpenDir, &GONE),
+    (Op::MakeDir, &FULL),
+    (Op::List, &GONE),
+    (Op::Stat, &[Errno::STALE]),
+    (Op::OpenRead, &GONE),
+    (Op::Create, &FULL),
+    (Op::StatFile, &[Errno::STALE]),
+    (Op::ReadAt, &[Errno::STALE]),
+    (Op::WriteAt, &FULL),
+    (Op::Allocate, &FULL),
+    (Op::SyncFile, &FULL),
+    (Op::Close, &FULL),
+    (Op::SyncDir, &FULL),
+    (Op::Link, &FULL),
+    (Op::Rename, &FULL),
+    (Op::Unlink, &[Errno::STALE]),
+    (Op::RemoveDir, &[Errno::STALE]),
+];
+
+/// Every call, and how it goes wrong.
 fn faults() -> Vec<(Op, Fault)> {
-    let all = [
-        (Op::OpenDir, &GONE[..]),
-        (Op::MakeDir, &FULL),
-        (Op::List, &GONE),
-        (Op::Stat, &GONE[1..]),
-        (Op::OpenRead, &GONE),
-        (Op::Create, &FULL),
-        (Op::StatFile, &GONE[1..]),
-        (Op::ReadAt, &GONE[1..]),
-        (Op::WriteAt, &FULL),
-        (Op::Allocate, &FULL),
-        (Op::SyncFile, &FULL),
-        (Op::Close, &FULL),
-        (Op::SyncDir, &FULL),
-        (Op::Link, &FULL),
-        (Op::Rename, &FULL),
-        (Op::Unlink, &GONE[1..]),
-        (Op::RemoveDir, &GONE[1..]),
-    ];
     let mut faults = Vec::new();
-    for (op, own) in all {
+    for (op, own) in CALLS {
         let errors = [Errno::IO, Errno::INTR].into_iter().chain(own.iter().copied());
         faults.extend(errors.map(|errno| (op, Fault::Fails(errno))));
+        faults.push((op, Fault::Dies(Errno::IO)));
         if matches!(
             op,
             Op::MakeDir | Op::Create | Op::Link | Op::Rename | Op::Unlink | Op::RemoveDir
@@ -96,6 +103,13 @@ struct Counts {
     /// It succeeded all the same: called again, read back, or of no weight.
     survived: usize,
     calls: BTreeMap<String, usize>,
+    /// Sessions that were used again after their error, and said that they are dead.
+    poisoned: usize,
+}
+
+thread_local! {
+    /// As in [`Counts`]: of this test.
+    static POISONED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What is done on a disk, and what is there before and afterwards.
@@ -106,6 +120,8 @@ struct Sweep<'p> {
     renames: bool,
     /// The latest before, and when it is done.
     latest: [&'p str; 2],
+    /// A checkpoint that stays whole, whatever becomes of the rest.
+    stays: &'p str,
     work: &'p Work<'p>,
     /// What a user does after an error, and the latest then.
     again: &'p Work<'p>,
@@ -114,7 +130,8 @@ struct Sweep<'p> {
 
 /// Does the work once for each call that it makes and each fault of it.
 fn sweep(plan: &Sweep<'_>) {
-    let Sweep { what, image, renames, latest: may, work, again, at_last } = *plan;
+    let Sweep { what, image, renames, latest: may, stays, work, again, at_last } = *plan;
+    let before = POISONED.get();
     let mut counts = Counts::default();
     for (op, fault) in faults() {
         for nth in 1.. {
@@ -128,6 +145,12 @@ fn sweep(plan: &Sweep<'_>) {
             match fault {
                 Fault::Fails(errno) => fs.fail(op, nth, errno),
                 Fault::ReplyLost(errno) => fs.lose_reply(op, nth, errno),
+                Fault::Dies(errno) => {
+                    let dying = fs.clone();
+                    fs.before(op, nth, move || {
+                        CALLS.iter().for_each(|(op, _)| dying.fail_always(*op, errno));
+                    });
+                }
             }
             let done = work(&run);
             let log = fs.log();
@@ -150,16 +173,24 @@ fn sweep(plan: &Sweep<'_>) {
             }
             check_synced_once(&log, &place);
             check_latest(&memory, if done.is_ok() { &may[1..] } else { &may }, &place);
+            check_whole(&memory, stays, &place);
             let run = memory.store();
             again(&run).unwrap_or_else(|e| panic!("{place}: again: {e}"));
             check_latest(&memory, &[at_last], &place);
+            check_whole(&memory, stays, &place);
         }
     }
+    counts.poisoned = POISONED.get() - before;
     println!(
-        "{what}: {} faults, {} survived, refused {:?}; by call {:?}",
-        counts.trials, counts.survived, counts.refused, counts.calls
+        "{what}: {} faults, {} survived, {} sessions poisoned, refused {:?}; by call {:?}",
+        counts.trials, counts.survived, counts.poisoned, counts.refused, counts.calls
     );
     assert!(counts.trials > 30, "{what}: {}", counts.trials);
+    let died = counts.refused.values().sum::<usize>();
+    assert!(died > 20, "{what}: {died}");
+    if what.starts_with("a save") {
+        assert!(counts.poisoned > 20, "{what}: {}", counts.poisoned);
+    }
 }
 
 /// An error of the environment is one of that class, and a full disk is called so.
@@ -191,9 +222,15 @@ fn check_synced_once(log: &[String], place: &str) {
 fn check_latest(memory: &MemoryFs, may: &[&str], place: &str) {
     let found = latest(&memory.store()).unwrap_or_else(|e| panic!("{place}: {e}"));
     assert!(may.contains(&found.name.as_str()), "{place}: {}", found.name);
-    let report = verify(&found.store, &Default::default()).unwrap();
+    check_whole(memory, &found.name, place);
+}
+
+/// The checkpoint `name` is whole in every byte.
+fn check_whole(memory: &MemoryFs, name: &str, place: &str) {
+    let store = memory.store().dir(name).unwrap().unwrap_or_else(|| panic!("{place}: no {name}"));
+    let report = verify(&store, &Default::default()).unwrap();
     assert!(report.findings.is_empty(), "{place}: {:?}", report.findings);
-    check_equal(&found.store, &models());
+    check_equal(&store, &models());
 }
 
 fn plan_of(timeline: u32) -> SessionPlan {
@@ -213,6 +250,7 @@ fn write_all(run: &Arc<dyn Store>, plan: &SessionPlan, step: u64) -> Result<()> 
     if let Err(e) = session.attach_bytes("more", b"bytes") {
         assert_eq!(session.attach_bytes("again", b"bytes").unwrap_err().code(), Code::Poisoned);
         assert_eq!(session.lay_out().map(drop).unwrap_err().code(), Code::Poisoned);
+        POISONED.set(POISONED.get() + 1);
         return Err(e);
     }
     let mut options = SessionOptions::default();
@@ -225,6 +263,7 @@ fn write_all(run: &Arc<dyn Store>, plan: &SessionPlan, step: u64) -> Result<()> 
             let dead = writing.write_all(*other, bytes).unwrap_err();
             assert_eq!(dead.code(), Code::Poisoned);
             assert_eq!(writing.finish().unwrap_err().code(), Code::Poisoned);
+            POISONED.set(POISONED.get() + 1);
             return Err(e);
         }
     }
@@ -260,6 +299,7 @@ fn a_save() {
             image: &image,
             renames,
             latest: [&name_of(&plan, 1), &name_of(&plan, 2)],
+            stays: &name_of(&plan, 1),
             work: &|run| save_it(run, &plan, 2),
             // What failed is dead: the next attempt is another.
             again: &|run| save_it(run, &next, 2),
@@ -287,6 +327,7 @@ fn a_commit() {
             image: &with_parts(&plan),
             renames,
             latest: [&old, &new],
+            stays: &old,
             work: &work,
             again: &work,
             at_last: &new,
@@ -313,15 +354,18 @@ fn a_salvage() {
         options.discard_root = true;
         salvage(&attempt, &options, &NoProgress).map(drop)
     };
-    sweep(&Sweep {
-        what: "a salvage",
-        image: &broken,
-        renames: false,
-        latest: [&old, &new],
-        work: &work,
-        again: &work,
-        at_last: &new,
-    });
+    for (what, renames) in [("a salvage", false), ("a salvage without links", true)] {
+        sweep(&Sweep {
+            what,
+            image: &broken,
+            renames,
+            latest: [&old, &new],
+            stays: &old,
+            work: &work,
+            again: &work,
+            at_last: &new,
+        });
+    }
 }
 
 #[test]
@@ -357,6 +401,7 @@ fn a_keeper() {
         image: &image,
         renames: false,
         latest: [&kept, &kept],
+        stays: &kept,
         work: &keep,
         again: &again,
         at_last: &kept,
@@ -380,6 +425,7 @@ fn a_copy() {
         image: &disk(|run| save_it(run, &plan, 1).unwrap()),
         renames: false,
         latest: [&old, &new],
+        stays: &old,
         work: &|run| copy(run, &new),
         // The directory of one that failed is not taken again.
         again: &|run| copy(run, &other),
@@ -407,6 +453,7 @@ fn a_claim() {
         image: &disk(|run| save_it(run, &plan, 1).unwrap()),
         renames: false,
         latest: [&old, &old],
+        stays: &old,
         work: &claim,
         again: &again,
         at_last: &old,

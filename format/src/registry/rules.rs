@@ -367,7 +367,7 @@ pub const SECURITY_NO_CODE: &str = "security.no-code";
 pub const SECURITY_NO_PATHS: &str = "security.no-paths";
 /// A reader MUST resolve names beneath the directory's handle, without following links there. (Reader)
 pub const SECURITY_BENEATH: &str = "security.beneath";
-/// A reader that maps files into memory SHOULD say so in the name of the call: a mapped file that is truncated by another process ends the process that reads it. (Reader)
+/// A reader that maps files into memory SHOULD say so in the name of the call: a mapped file that is truncated by another process reads as zeros or ends the process that reads it. (Reader)
 pub const SECURITY_MAP: &str = "security.map";
 /// A program that prints names or values to a terminal MUST NOT print control characters from them. (Reader)
 pub const SECURITY_TERMINAL: &str = "security.terminal";
@@ -1846,7 +1846,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "R",
         codes: &[],
         chapter: "15-security.md",
-        text: "A reader that maps files into memory SHOULD say so in the name of the call: a mapped file that is truncated by another process ends the process that reads it.",
+        text: "A reader that maps files into memory SHOULD say so in the name of the call: a mapped file that is truncated by another process reads as zeros or ends the process that reads it.",
     },
     RuleInfo {
         id: SECURITY_TERMINAL,
