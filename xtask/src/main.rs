@@ -5,9 +5,14 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
+mod asan;
+mod deny;
 mod example;
 mod generate;
 mod markdown;
+mod miri;
+mod nightly;
+mod pointers;
 mod python;
 mod python_package;
 mod real_model;
@@ -18,6 +23,7 @@ mod spec;
 mod stages;
 mod suite;
 mod tree;
+mod unsafe_code;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,9 +38,13 @@ const USAGE: &str = "usage: cargo xtask <task>
   conformance   put the suite to every reader of the project, to broken ones, and to readers that lack one rule each
   conformance --write
                 the same, and write conformance/coverage.md and the table in README.md
-  tree          check lengths of source files, and that no file names a machine
-  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, clippy, doc, test, python,
+  tree          check lengths of source files, that no file names a machine, and what tables say of tests
+                and unsafe code
+  test [STAGE]… all that must hold before a change lands: fmt, tree, gen, deny, clippy, doc, test, python,
                 sweep, model, proof, package
+  deny          licences, sources, bans and advisories of dependencies (needs cargo-deny)
+  miri          tests on an interpreter that sees undefined behaviour (needs nightly with miri)
+  asan          tests that map files, under AddressSanitizer (needs nightly)
 ";
 
 fn main() -> ExitCode {
@@ -47,6 +57,9 @@ fn main() -> ExitCode {
         ["conformance"] => suite::prove(&root, true),
         ["conformance", "--write"] => suite::prove(&root, false),
         ["tree"] => tree::run(&root),
+        ["deny"] => deny::alone(&root),
+        ["miri"] => miri::run(&root),
+        ["asan"] => asan::run(&root),
         ["test", stages @ ..] => stages::run(&root, stages),
         _ => {
             eprint!("{USAGE}");

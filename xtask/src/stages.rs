@@ -6,22 +6,25 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{Result, python_package, real_model, suite, tree};
+use crate::{Result, deny, python_package, real_model, suite, tree};
 
 /// A stage does its work and says in an error what failed.
 type Work = fn(&Path) -> Result<Outcome>;
 
 enum Outcome {
     Passed,
+    /// It passed, but for something that could not be looked at, and why.
+    PassedBut(String),
     /// There is nothing to run, and why.
     Absent(String),
 }
 
 /// In order: quick ones first, so that a slip is seen in seconds.
-const STAGES: [(&str, Work); 11] = [
+const STAGES: [(&str, Work); 12] = [
     ("fmt", |root| cargo(root, &["fmt", "--all", "--check"])),
     ("tree", |root| tree::run(root).map(|()| Outcome::Passed)),
     ("gen", |root| crate::generate(root, true).map(|()| Outcome::Passed)),
+    ("deny", dependencies),
     ("clippy", |root| {
         cargo(
             root,
@@ -71,6 +74,10 @@ pub(crate) fn run(root: &Path, only: &[&str]) -> Result<()> {
         let time = seconds(start.elapsed());
         match done {
             Ok(Outcome::Passed) => summary.push(format!("{name:<8} passed {time}")),
+            Ok(Outcome::PassedBut(why)) => {
+                println!("{why}");
+                summary.push(format!("{name:<8} passed {time}, but {why}"));
+            }
             Ok(Outcome::Absent(why)) => {
                 println!("{why}");
                 summary.push(format!("{name:<8} ABSENT: {why}"));
@@ -92,6 +99,15 @@ pub(crate) fn run(root: &Path, only: &[&str]) -> Result<()> {
 fn clean(root: &Path, before: &BTreeSet<String>) -> Result<()> {
     let left: Vec<String> = tree::strays(root)?.difference(before).cloned().collect();
     if left.is_empty() { Ok(()) } else { Err(format!("it left behind {}", left.join(", "))) }
+}
+
+/// What is depended on. The tool takes minutes to build, so it is not fetched here.
+fn dependencies(root: &Path) -> Result<Outcome> {
+    Ok(match deny::run(root)? {
+        deny::Outcome::Passed => Outcome::Passed,
+        deny::Outcome::NoAdvisories(why) => Outcome::PassedBut(why),
+        deny::Outcome::Absent(why) => Outcome::Absent(why),
+    })
 }
 
 /// Documentation without broken links.

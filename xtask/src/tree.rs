@@ -1,12 +1,13 @@
-//! Checks of the repository's files as files: their length, and that none names a machine.
-//! Knows no file's meaning.
+//! Checks of the repository's files as files: their length, that none names a machine, that the
+//! inventory of unsafe code has what they have, and that tests which tables name are there. Knows no
+//! file's meaning.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::Result;
+use crate::{Result, pointers, unsafe_code};
 
 /// Lines of a source file. Longer ones hold more than one concept.
 const MAX_LINES: usize = 600;
@@ -29,6 +30,7 @@ const FOREIGN: [&str; 8] = [
 /// One sentence for each breach.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let mut problems = Vec::new();
+    let mut sources = Vec::new();
     let names = files(root)?;
     for name in &names {
         // A file may be deleted and still be tracked; a link or a folder has no bytes of its own.
@@ -36,9 +38,20 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file()) {
             let bytes = fs::read(&path).map_err(|e| format!("{name}: {e}"))?;
             problems.extend(judge(name, &bytes));
+            if name.ends_with(".rs") {
+                sources.push((name.clone(), String::from_utf8_lossy(&bytes).into_owned()));
+            }
         }
     }
     println!("{} files", names.len());
+    let inventory = root.join(unsafe_code::INVENTORY);
+    let inventory =
+        fs::read_to_string(&inventory).map_err(|e| format!("{}: {e}", unsafe_code::INVENTORY))?;
+    problems.extend(unsafe_code::check(&inventory, &sources).err());
+    for name in pointers::TEXTS {
+        let text = fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"))?;
+        problems.extend(pointers::dangling(name, &text, &sources));
+    }
     if problems.is_empty() { Ok(()) } else { Err(format!("tree:\n  {}", problems.join("\n  "))) }
 }
 
