@@ -116,12 +116,6 @@ impl Draft<'_> {
         self
     }
 
-    /// A report of the like elsewhere.
-    pub fn origin(mut self, address: &str) -> Self {
-        self.expect.origin = Some(address.to_owned());
-        self
-    }
-
     /// A SHOULD or MAY.
     pub fn level(mut self, level: Level) -> Self {
         self.expect.level = level;

@@ -24,6 +24,7 @@ mod json;
 pub mod layouts;
 mod merging;
 mod order;
+mod origins;
 mod pages;
 mod parts;
 mod records;
@@ -82,7 +83,9 @@ pub fn cases() -> Vec<Case> {
     crashes::add(&mut cases);
     writers::add(&mut cases);
     hand::add(&mut cases);
-    cases.finish()
+    let mut cases = cases.finish();
+    origins::name(&mut cases);
+    cases
 }
 
 /// What git holds of the suite, by path beneath `conformance`: the bases, and of each case what it
