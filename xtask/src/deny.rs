@@ -1,10 +1,11 @@
-//! What is depended on, by `cargo deny` and `deny.toml`: licences, sources and bans from what is on this
-//! machine, and advisories where their database can be had. Knows the tool's words, not its rules.
+//! What is depended on: that it asks for no newer compiler than we say; and by `cargo deny` and
+//! `deny.toml` licences, sources and bans from what is on this machine, and advisories where their
+//! database can be had. Knows the tool's words, not its rules.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::Result;
+use crate::{Result, msrv};
 
 /// How to have the tool.
 const INSTALL: &str = "cargo-deny is not installed: cargo install cargo-deny --locked";
@@ -27,6 +28,7 @@ pub(crate) enum Outcome {
 /// # Errors
 /// What is depended on and should not be; the tool told more on the terminal.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
+    msrv::check(root)?;
     if !tool(root).arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Ok(Outcome::Absent(INSTALL.to_owned()));
     }

@@ -11,6 +11,7 @@ mod example;
 mod generate;
 mod markdown;
 mod miri;
+mod msrv;
 mod nightly;
 mod pointers;
 mod python;
