@@ -13,7 +13,10 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 use support::Program;
 
@@ -59,6 +62,14 @@ fn the_exit_status_says_who_is_at_fault() {
     let ran = program.run("conformance run -- false");
     assert_eq!(ran.exit, 3, "{}", ran.err);
     assert!(ran.err.contains("expected an answer to hello"), "{}", ran.err);
+    // Where the report cannot be written nothing is asked first.
+    fs::write(program.path("file"), b"").unwrap();
+    let ran = run(&program, &format!("{SOME} --report file/out"));
+    assert_eq!((ran.exit, ran.out.as_str()), (3, ""), "{}", ran.err);
+    // What was found is told all the same when its last step fails.
+    fs::create_dir_all(program.path("taken/report.json")).unwrap();
+    let ran = run(&program, &format!("{SOME} --report taken"));
+    assert!(ran.exit == 3 && ran.out.contains("not all run"), "{}{}", ran.out, ran.err);
 }
 
 #[test]
@@ -124,6 +135,41 @@ fn an_export_is_the_suite_and_a_change_is_seen() {
         assert!(found.as_str().unwrap().ends_with(end), "{found}");
     }
     assert_eq!(found.len(), 3);
+    // A run without a checkpoint, and a file where a directory was.
+    let empty =
+        fs::read_dir(program.path("suite/cases/resume")).unwrap().map(|e| e.unwrap().path());
+    let empty = empty.map(|case| case.join("given")).find(|given| fs::remove_dir(given).is_ok());
+    assert!(empty.is_some());
+    let other = program.path("suite/cases/core/small");
+    fs::remove_dir_all(&other).unwrap();
+    fs::write(&other, b"").unwrap();
+    let linked = program.path("suite/cases/core/bare/expect.json");
+    fs::rename(&linked, program.path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(program.path("elsewhere"), &linked).unwrap();
+    let found = program.run("conformance verify suite");
+    assert_eq!(found.exit, 1, "{}", found.err);
+    for words in [
+        "given: is no directory",
+        "core/small/expect.json: is not there",
+        "core/small: is not of this suite",
+        "core/bare/expect.json: is no file",
+    ] {
+        assert!(found.out.contains(words), "{words}: {}", found.out);
+    }
     let git = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance");
     assert_eq!(program.run(&format!("conformance verify {git}")).exit, 0);
+}
+
+#[test]
+fn a_temporary_directory_that_no_request_can_name_is_refused() {
+    let program = Program::new();
+    let temporary = program.dir.path().join(OsStr::from_bytes(b"t\xff"));
+    fs::create_dir(&temporary).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_waystation"))
+        .args(["conformance", "run", "--case", "core/small", "--", "python3", "-B", PYTHON])
+        .env("TMPDIR", &temporary)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("TMPDIR"), "{said}");
 }

@@ -57,16 +57,23 @@ pub fn export(cases: &[Case], to: &Path) -> Result<usize> {
         }
         _ => named("make a directory", to, e),
     })?;
-    let files = files(cases);
-    for (path, bytes) in &files {
-        write(&to.join(path), bytes)?;
-    }
-    // A run in which there is nothing is a directory all the same.
-    for case in cases.iter().filter(|case| case.expect.op != Op::Write) {
-        let given = to.join(format!("cases/{}/given", case.expect.id));
+    for given in folders(cases) {
+        let given = to.join(given);
         fs::create_dir_all(&given).map_err(|e| named("make a directory", &given, e))?;
     }
+    let files = files(cases);
+    // The list comes last: an export that was cut short has none.
+    let list = files.get_key_value(INDEX);
+    for (path, bytes) in files.iter().filter(|(path, _)| *path != INDEX).chain(list) {
+        write(&to.join(path), bytes)?;
+    }
     Ok(files.len())
+}
+
+/// The checkpoint or run of each case; one in which there is nothing is a directory all the same.
+fn folders(cases: &[Case]) -> impl Iterator<Item = String> {
+    let read = cases.iter().filter(|case| case.expect.op != Op::Write);
+    read.map(|case| format!("cases/{}/given", case.expect.id))
 }
 
 /// What differs between the files at `of` and this suite, a line each: of an export, or of the suite as
@@ -85,13 +92,21 @@ pub fn differences(cases: &[Case], of: &Path) -> Result<Vec<String>> {
     let wanted = if exported { files(cases) } else { catalogue::stored(cases) };
     let mut found = Vec::new();
     for (path, bytes) in &wanted {
-        match fs::read(of.join(path)) {
-            Ok(there) if there == *bytes => {}
-            Ok(_) => found.push(format!("{path}: differs")),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                found.push(format!("{path}: is not there"))
-            }
-            Err(e) => return Err(named("read", &of.join(path), e)),
+        let whole = of.join(path);
+        match fs::symlink_metadata(&whole) {
+            Ok(there) if !there.is_file() => found.push(format!("{path}: is no file")),
+            Ok(_) => match fs::read(&whole) {
+                Ok(there) if there == *bytes => {}
+                Ok(_) => found.push(format!("{path}: differs")),
+                Err(e) => return Err(named("read", &whole, e)),
+            },
+            Err(e) if is_absent(&e) => found.push(format!("{path}: is not there")),
+            Err(e) => return Err(named("read", &whole, e)),
+        }
+    }
+    for folder in folders(cases).filter(|_| exported) {
+        if !fs::symlink_metadata(of.join(&folder)).is_ok_and(|there| there.is_dir()) {
+            found.push(format!("{folder}: is no directory"));
         }
     }
     let strangers = strangers(of, &wanted)?.into_iter();
@@ -144,7 +159,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn walk(folder: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
     let listing = match fs::read_dir(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if is_absent(&e) => return Ok(()),
         other => other.map_err(|e| named("list", folder, e))?,
     };
     for entry in listing {
@@ -156,6 +171,11 @@ fn walk(folder: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether there is nothing of that name: a file may stand where a directory should.
+fn is_absent(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn pretty(value: &Value) -> Vec<u8> {

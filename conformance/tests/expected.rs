@@ -10,7 +10,7 @@
 mod support;
 
 use support::{case, options, verdicts};
-use waystation_conformance::case::{Case, Profile};
+use waystation_conformance::case::{Case, Outcome, Profile};
 use waystation_conformance::runner::{self, Expectations, Report, Unwatched, Verdict};
 
 fn listed(cases: &[Case], list: &str) -> (Report, Expectations) {
@@ -34,6 +34,20 @@ fn a_listed_failure_is_an_expected_one() {
     assert_eq!(report.results[1].reason.as_deref(), Some("known"));
     assert!(report.fine, "{:?}", report.reasons());
     assert_eq!(report.profiles[0].required.expected_failure, 1);
+}
+
+#[test]
+fn a_listed_failure_counts_for_the_level() {
+    let rejects = |name: &str, code: &str| {
+        let mut case = case(name);
+        case.expect.outcome = Outcome::Reject;
+        case.expect.codes = vec![code.to_owned()];
+        case
+    };
+    let cases = [rejects("right-code", "crc-mismatch"), rejects("ok", "crc-mismatch")];
+    let (report, _) = listed(&cases, &entry("core/ok"));
+    assert_eq!(verdicts(&report), [Verdict::Pass, Verdict::ExpectedFailure]);
+    assert_eq!(report.profiles[0].reached, Some(0), "one was no refusal");
 }
 
 #[test]

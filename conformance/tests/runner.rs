@@ -15,8 +15,9 @@ use serde_json::json;
 use support::{adapter, case, only, options, run, verdicts};
 use waystation_conformance::case::{Case, Level, Op, Outcome, Profile, Step};
 use waystation_conformance::runner::report::Status;
-use waystation_conformance::runner::{self, Limits, Options, Unwatched, Verdict};
+use waystation_conformance::runner::{self, Limits, Options, Unwatched, Verdict, Watcher};
 use waystation_format::Code;
+use waystation_state::Stop;
 
 fn reject(name: &str) -> Case {
     let mut case = case(name);
@@ -69,6 +70,43 @@ fn each_verdict_has_its_answer() {
 }
 
 #[test]
+fn what_may_be_taken_or_refused_is_as_right_as_if_it_had_to() {
+    let either = |name: &str| {
+        let mut case = reject(name);
+        case.expect.id = format!("core/either-{name}");
+        case.expect.outcome = Outcome::Either;
+        case
+    };
+    let mut taken = either("ok");
+    taken.expect.answer = Some(json!({"step": 1}));
+    let mut wrong = either("ok");
+    wrong.expect.id = "core/either-wrong".to_owned();
+    wrong.expect.answer = Some(json!({"step": 2}));
+    let cases = [taken, wrong, either("right-code"), either("right-class")];
+    let (pass, fail) = (Verdict::Pass, Verdict::Fail);
+    let report = run(&cases, &options());
+    assert_eq!(verdicts(&report), [pass, fail, pass, pass]);
+    assert_eq!(report.results[1].why, ["/step: expected 2, found 1"]);
+    let mut exact = options();
+    exact.level = 3;
+    let report = run(&cases, &exact);
+    assert_eq!(verdicts(&report), [pass, fail, pass, fail]);
+    let why = &report.results[3].why[0];
+    assert!(why.contains("expected ok or a refusal, crc-mismatch (corrupt)"), "{why}");
+}
+
+#[test]
+fn a_level_is_what_was_seen() {
+    let reached = |cases: &[Case]| run(cases, &options()).profiles[0].reached;
+    assert_eq!(reached(&[case("ok")]), None, "nothing was refused");
+    assert_eq!(reached(&[case("ok"), reject("right-class")]), Some(2));
+    assert_eq!(reached(&[case("right-code"), reject("right-class")]), Some(0));
+    let text = waystation_conformance::runner::report::text(&run(&[case("ok")], &options()));
+    let row = text.lines().find(|line| line.starts_with("core")).unwrap();
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..4], ["core", "conformant", "1", "1"]);
+}
+
+#[test]
 fn a_refusal_has_three_levels() {
     for (name, reached) in [("right-code", 3), ("right-class", 2), ("other-code", 1)] {
         for level in 1..=3 {
@@ -78,7 +116,7 @@ fn a_refusal_has_three_levels() {
             let verdict = if reached >= level { Verdict::Pass } else { Verdict::Fail };
             assert_eq!(verdicts(&report), [verdict], "{name} at {level}");
             assert_eq!(report.results[0].reached, Some(reached));
-            assert_eq!(report.profiles[0].reached, reached);
+            assert_eq!(report.profiles[0].reached, Some(reached));
             assert_eq!(report.fine, verdict == Verdict::Pass);
         }
     }
@@ -172,6 +210,9 @@ fn processor_time_is_bounded() {
         "{}",
         report.results[0].got
     );
+    // Who has it done does it.
+    let report = run(&[case("child-processor"), case("ok")], &options);
+    assert_eq!(verdicts(&report), [Verdict::Crash, Verdict::Pass]);
 }
 
 #[test]
@@ -182,6 +223,70 @@ fn a_second_answer_is_the_fault_of_the_case_that_gave_it() {
     let mut options = options();
     options.isolate = true;
     assert_eq!(verdicts(&run(&cases, &options)), verdicts(&report));
+}
+
+#[test]
+fn a_process_that_goes_after_its_answer_is_the_fault_of_that_case() {
+    let mut impossible = case("no-file");
+    impossible.expect.setup =
+        vec![Step::Link { path: "a".to_owned(), target: "nowhere".to_owned() }];
+    let wrong = ["leaves", "falls-afterwards", "leaves-a-child", "stray", "takes-and-leaves"];
+    let mut cases: Vec<Case> = wrong.iter().flat_map(|name| [case(name), case("ok")]).collect();
+    // What could not be asked in between is not at fault.
+    cases.extend([case("twice"), impossible, case("ok")]);
+    let report = run(&cases, &options());
+    let (pass, crash) = (Verdict::Pass, Verdict::Crash);
+    for pair in report.results[..10].chunks(2) {
+        let [wrong, right] = pair else { panic!() };
+        assert_eq!(wrong.verdict, crash, "{}: {}", wrong.id, wrong.got);
+        assert_eq!(right.verdict, pass, "after {}: {}", wrong.id, right.got);
+    }
+    assert_eq!(verdicts(&report)[10..], [crash, Verdict::NotRun, pass]);
+    let mut alone = options();
+    alone.isolate = true;
+    let cases = ["leaves", "takes-and-leaves", "falls-afterwards", "ok"].map(case);
+    let report = run(&cases, &alone);
+    assert_eq!(verdicts(&report), [crash, crash, crash, pass], "{:?}", report.results);
+}
+
+#[test]
+fn who_reads_changes_nothing() {
+    let mut refuses = reject("writes-over");
+    refuses.given.insert("writes-over".to_owned(), b"abc".to_vec());
+    let report = run(&[case("adds-a-file"), refuses, case("deletes"), case("ok")], &options());
+    let fail = Verdict::Fail;
+    assert_eq!(verdicts(&report), [fail, fail, fail, Verdict::Pass]);
+    for (result, path) in report.results.iter().zip(["more", "writes-over", "deletes"]) {
+        let why = format!("it changed what it read: given/{path}");
+        assert!(result.why.contains(&why), "{:?}", result.why);
+    }
+}
+
+#[test]
+fn nobody_waits_for_an_answer_when_the_run_is_stopped() {
+    struct Impatient(Stop);
+    impl Watcher for Impatient {
+        fn stop(&self) -> Stop {
+            self.0.clone()
+        }
+    }
+    let mut patient = options();
+    patient.limits.time = Duration::from_secs(300);
+    patient.limits.hello = Duration::from_secs(300);
+    let mut mute = patient.clone();
+    mute.adapter = adapter("mute");
+    for options in [patient, mute] {
+        let stop = Stop::new();
+        let watcher = Impatient(stop.clone());
+        let (start, later) = (Instant::now(), Duration::from_secs(2));
+        std::thread::spawn(move || {
+            std::thread::sleep(later);
+            stop.request();
+        });
+        let stopped = runner::run(&[case("hang")], &options, None, &watcher).unwrap_err();
+        assert_eq!(stopped.code(), Code::Interrupted, "{stopped}");
+        assert!(start.elapsed() < Duration::from_secs(60));
+    }
 }
 
 #[test]
@@ -290,6 +395,13 @@ fn counts_sum_up_whatever_is_chosen() {
     let none = runner::run(&cases, &options, None, &Unwatched).unwrap_err();
     assert_eq!(none.code(), Code::BadArgument);
     assert!(none.to_string().contains("core/none"), "{none}");
+    // Each that is named is meant.
+    options.selection.cases = vec!["core/ok".to_owned(), "core/none".to_owned()];
+    let one = runner::run(&cases, &options, None, &Unwatched).unwrap_err();
+    assert_eq!(one.to_string(), none.to_string());
+    options.selection.cases = vec!["core/ok".to_owned(), "core/skip".to_owned()];
+    let skipped = run(&cases, &options).reasons();
+    assert!(skipped.len() == 1 && skipped[0].contains("of core/skip"), "{skipped:?}");
 }
 
 #[test]

@@ -46,10 +46,19 @@ fn what_was_written_is_read() {
     other.expect.answer.as_mut().unwrap()["projection"]["tensors"][0]["sha256"] = json!("00");
     let mut refused = copy(json!({}));
     refused.expect.outcome = Outcome::Reject;
-    let cases = [copy(json!({})), copy(json!({"without": ["manifest.json"]})), other, refused];
+    let linked = copy(json!({"link": true}));
+    let deep = copy(json!({"directory": "attachments"}));
+    let cases = [
+        copy(json!({})),
+        copy(json!({"without": ["manifest.json"]})),
+        other,
+        refused,
+        linked,
+        deep,
+    ];
     let report = run(&cases, &options());
     let fail = Verdict::Fail;
-    assert_eq!(verdicts(&report), [Verdict::Pass, fail, fail, fail]);
+    assert_eq!(verdicts(&report), [Verdict::Pass, fail, fail, fail, fail, fail]);
     assert!(report.results[1].why[0].contains("file-missing"), "{:?}", report.results[1].why);
     assert!(report.results[2].why[0].contains("/tensors/0/sha256"), "{:?}", report.results[2].why);
 }

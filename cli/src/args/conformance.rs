@@ -64,7 +64,8 @@ impl ProfileArg {
     }
 }
 
-/// Ask an adapter every case of the profiles that it claims. Exit 1 when it does not conform.
+/// Ask an adapter every case of the profiles that it claims. Exit 1 when a case fails that is not listed, or nothing was
+/// run of what was asked for; a claim that is skipped in part is `partial`, and exits 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A refusal is right at level 1 when there is one, at level 2 with a code of the right class, at level 3 with the right
@@ -90,7 +91,8 @@ pub(crate) struct ConformanceRun {
     /// Only cases of this profile. May be given again. It must be run then: an adapter that does not claim it fails.
     #[arg(long, value_enum, value_name = "PROFILE")]
     pub(crate) profile: Vec<ProfileArg>,
-    /// Only cases with this id, or of this pattern: * stands for anything but /, ** for anything. May be given again.
+    /// Only cases with this id, or of this pattern: * stands for anything but /, ** for anything. May be given again; each must
+    /// name a case that is run.
     #[arg(long = "case", value_name = "ID")]
     pub(crate) cases: Vec<String>,
     /// How exactly refusals must be right.

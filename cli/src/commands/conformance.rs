@@ -14,6 +14,7 @@ use waystation_conformance::runner::{
 };
 use waystation_conformance::{catalogue, explain, export, runner::report};
 use waystation_format::{Code, Error, Result};
+use waystation_reader::Stop;
 
 use super::Context;
 use crate::args::{
@@ -50,17 +51,23 @@ fn put(args: &ConformanceRun, cases: &[Case], context: &Context) -> Result<u8> {
         kills: args.kills,
         limits: args.limits.limits(),
     };
+    if let Some(dir) = &args.report {
+        // Not found out after all cases were run.
+        fs::create_dir_all(dir)
+            .map_err(|e| Error::io("make a directory", e).in_file(dir.display().to_string()))?;
+    }
     let found = runner::run(cases, &options, expected.as_ref(), &context.bars)?;
     context.bars.clear();
-    if let Some(dir) = &args.report {
-        found.write(dir)?;
-    }
     if context.json {
         output::object(&json!(found))?;
     } else {
         for line in report::text(&found).lines() {
             output::line(line)?;
         }
+    }
+    // What was found is told, also where it cannot be kept.
+    if let Some(dir) = &args.report {
+        found.write(dir)?;
     }
     match (&args.expect, expected) {
         (Some(path), Some(list)) if args.fix => fix(path, &list, cases, &found),
@@ -181,7 +188,7 @@ impl Watcher for Bars {
         self.step();
     }
 
-    fn cancelled(&self) -> bool {
-        crate::progress::stopping()
+    fn stop(&self) -> Stop {
+        self.wish().clone()
     }
 }

@@ -58,7 +58,10 @@ pub fn table(reports: &[(Reader, Report)]) -> String {
             let passed = all.pass.saturating_add(all.not_run);
             let cell = match profile.status {
                 Status::NotRun => "—".to_owned(),
-                _ if passed == all.total => format!("all {}, level {}", all.total, profile.reached),
+                _ if passed == all.total => {
+                    let level = profile.reached.map(|level| format!(", level {level}"));
+                    format!("all {}{}", all.total, level.unwrap_or_default())
+                }
                 status => format!("{status}: {passed} of {}", all.total),
             };
             let _ = write!(text, " {cell} |");

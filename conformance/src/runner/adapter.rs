@@ -15,6 +15,7 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use waystation_format::{Code, Error, Result};
+use waystation_state::Stop;
 
 use super::answer::{Answer, Crash, excerpt};
 use super::lines::{Line, Tail, read_lines};
@@ -104,16 +105,18 @@ pub struct Adapter {
     limits: Limits,
     id: u64,
     meter: Option<Meter>,
+    stop: Stop,
     hello: Hello,
 }
 
 impl Adapter {
-    /// Starts the program of `command`, in a process group of its own, and says `hello`.
+    /// Starts the program of `command`, in a process group of its own, and says `hello`. Nobody waits for it longer
+    /// than until `stop` is wished.
     ///
     /// # Errors
     /// [`Code::BadArgument`] for an empty command, [`Code::Io`] when the program does not start or does not
     /// answer `hello` as the protocol says.
-    pub fn start(command: &[OsString], limits: Limits) -> Result<Self> {
+    pub fn start(command: &[OsString], limits: Limits, stop: &Stop) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Error::new(Code::BadArgument, "expected the command of an adapter"));
         };
@@ -163,6 +166,7 @@ impl Adapter {
             limits,
             id: 0,
             meter: None,
+            stop: stop.clone(),
             hello,
         };
         adapter.greet(&shown)?;
@@ -251,6 +255,11 @@ impl Adapter {
         let id = self.send(op, members)?;
         let answer = self.receive(id, self.limits.time)?;
         let cost = self.meter.as_ref().and_then(Meter::end);
+        if self.meter.is_some() && cost.is_none() {
+            // What it took nobody can tell any more.
+            let Crash::Ended(how) = self.ended() else { return Err(Crash::Stopped) };
+            return Err(Crash::Gone(how));
+        }
         if cost.is_some_and(|cost| cost.processor > self.limits.processor) {
             return Err(Crash::Processor(self.limits.processor));
         }
@@ -261,7 +270,7 @@ impl Adapter {
     #[must_use]
     pub fn blames_before(&self, crash: &Crash) -> bool {
         match crash {
-            Crash::Unasked(_) => true,
+            Crash::Unasked(_) | Crash::Left(_) => true,
             Crash::WrongId(id) => self.id.checked_sub(1).is_some_and(|before| *id == json!(before)),
             _ => false,
         }
@@ -285,7 +294,7 @@ impl Adapter {
     /// Whether there is an answer to `id` within `time`.
     ///
     /// # Errors
-    /// All crashes but those of [`Crash::Unasked`] and [`Crash::Memory`].
+    /// All crashes but those of [`Crash::Unasked`], [`Crash::Left`] and [`Crash::Memory`].
     pub fn receive(&mut self, id: u64, time: Duration) -> Result<Answer, Crash> {
         /// How often processor time is looked at.
         const LOOK: Duration = Duration::from_millis(250);
@@ -304,6 +313,9 @@ impl Adapter {
                     if self.peek(Duration::ZERO).is_some() {
                         return self.last_word(id);
                     }
+                    if self.stop.is_requested() {
+                        return Err(Crash::Stopped);
+                    }
                     if start.elapsed() >= time {
                         return Err(Crash::Silent(time));
                     }
@@ -321,14 +333,23 @@ impl Adapter {
     }
 
     /// # Errors
-    /// [`Crash::Unasked`] when a line waits that answers nothing.
+    /// [`Crash::Unasked`] when a line waits that answers nothing, [`Crash::Left`] when the process is gone already.
     fn heard_nothing(&mut self) -> Result<(), Crash> {
         match self.lines.try_recv() {
             Ok(Line::Text(line)) => Err(Crash::Unasked(excerpt(&line))),
             Ok(Line::TooLong) => Err(Crash::Unasked("one too long".to_owned())),
-            // Its end is met when it is asked.
-            Ok(Line::End) => Err(self.ended()),
+            Ok(Line::End) => Err(self.left()),
+            // A child of it may hold its output open.
+            Err(_) if self.peek(Duration::ZERO).is_some() => Err(self.left()),
             Err(_) => Ok(()),
+        }
+    }
+
+    /// How the process ended that had answered all it was asked.
+    fn left(&mut self) -> Crash {
+        match self.ended() {
+            Crash::Ended(how) => Crash::Left(how),
+            other => other,
         }
     }
 
@@ -361,25 +382,35 @@ impl Adapter {
     /// Kills every process of the adapter's group at once.
     pub fn kill(&mut self) {
         if !self.killed {
+            /// A process that may not be killed, or that the system holds, is not waited for.
+            const END: Duration = Duration::from_secs(5);
             self.killed = true;
             let _ = kill_process_group(self.group, Signal::KILL);
-            let _ = self.child.wait();
+            drop(self.requests.take());
+            if self.peek(END).is_some() {
+                let _ = self.child.wait();
+            }
         }
     }
 
-    /// Ends it as its input ends, and gives what it said after its last answer.
+    /// Ends it as its input ends, and gives what it did wrong after its last answer: a line too much, an end before its
+    /// input's or by a signal.
     pub fn end(mut self) -> Option<Crash> {
         /// An adapter that has work left when its input ends is killed.
         const LEAVE: Duration = Duration::from_secs(2);
-        drop(self.requests.take());
-        self.peek(LEAVE);
-        let mut said = None;
-        while let Ok(line) = self.lines.try_recv() {
-            if let Line::Text(line) = line {
-                said.get_or_insert(Crash::Unasked(excerpt(&line)));
-            }
+        /// What a process said before its end is read at once, but by another thread.
+        const READ: Duration = Duration::from_millis(100);
+        if let Err(crash) = self.heard_nothing() {
+            return Some(crash);
         }
-        said
+        drop(self.requests.take());
+        let status = self.peek(LEAVE);
+        match self.lines.recv_timeout(READ) {
+            Ok(Line::Text(line)) => return Some(Crash::Unasked(excerpt(&line))),
+            Ok(Line::TooLong) => return Some(Crash::Unasked("one too long".to_owned())),
+            Ok(Line::End) | Err(_) => {}
+        }
+        status.and_then(|status| status.terminating_signal()).map(|_| self.left())
     }
 }
 

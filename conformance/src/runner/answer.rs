@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::strict::Strict;
+
 /// An answer as the protocol has it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -52,6 +54,12 @@ pub enum Crash {
     WrongId(Value),
     /// A line that nothing had asked for.
     Unasked(String),
+    /// The process ended by itself after its last answer, before it was asked again; how.
+    Left(String),
+    /// The process ended by itself with its answer, so that nobody knows what it took; how.
+    Gone(String),
+    /// The run was stopped meanwhile: nothing is known.
+    Stopped,
     /// More memory than allowed: what it took and what it might have.
     Memory {
         /// Peak above what the process had after `hello`, in bytes.
@@ -61,6 +69,24 @@ pub enum Crash {
     },
     /// More processor time than this.
     Processor(Duration),
+}
+
+impl Crash {
+    /// Whether the fault may be that of the case before, when a process that was asked before did this.
+    #[must_use]
+    pub(super) fn may_be_late(&self) -> bool {
+        match self {
+            Self::Ended(_) | Self::Garbage(_) | Self::LongLine(_) | Self::WrongId(_) => true,
+            Self::Silent(_)
+            | Self::Internal(_)
+            | Self::Unasked(_)
+            | Self::Left(_)
+            | Self::Gone(_)
+            | Self::Stopped
+            | Self::Memory { .. }
+            | Self::Processor(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for Crash {
@@ -73,6 +99,9 @@ impl fmt::Display for Crash {
             Self::LongLine(most) => write!(f, "a line of more than {most} bytes"),
             Self::WrongId(id) => write!(f, "an answer to another request, id {id}"),
             Self::Unasked(line) => write!(f, "a line that nothing asked for: {line}"),
+            Self::Left(how) => write!(f, "the end of its process, though its input goes on: {how}"),
+            Self::Gone(how) => write!(f, "the end of its process with its answer: {how}"),
+            Self::Stopped => write!(f, "no answer before the run was stopped"),
             Self::Memory { took, allowed } => write!(
                 f,
                 "{took} bytes of memory above what it had after hello, where {allowed} are allowed"
@@ -91,7 +120,7 @@ impl Answer {
     /// [`Crash::Garbage`] and [`Crash::WrongId`].
     pub fn parse(line: &[u8], id: u64) -> Result<Self, Crash> {
         let garbage = |why: String| Crash::Garbage(format!("{why}: {}", excerpt(line)));
-        let value: Value = serde_json::from_slice(line)
+        let Strict(value) = serde_json::from_slice(line)
             .map_err(|e| garbage(format!("expected JSON, found {e}")))?;
         let Value::Object(mut object) = value else {
             return Err(garbage("expected an object".to_owned()));
@@ -179,6 +208,12 @@ mod tests {
             r#"{"id":7,"error":{}}"#,
             r#"{"id":7,"error":{"code":1}}"#,
             r#"{"id":7,"skip":{}}"#,
+            // Which of two is meant nobody knows.
+            r#"{"id":7,"ok":{},"ok":{}}"#,
+            r#"{"id":7,"id":7,"ok":{}}"#,
+            r#"{"id":7,"ok":{"a":[{"b":1,"b":1}]}}"#,
+            r#"{"id":7,"ok":{}} {"id":8,"ok":{}}"#,
+            "\u{feff}{\"id\":7,\"ok\":{}}",
         ] {
             let found = Answer::parse(garbage.as_bytes(), 7);
             assert!(matches!(found, Err(Crash::Garbage(_))), "{garbage}: {found:?}");

@@ -78,7 +78,9 @@ pub fn grade(expect: &Expect, answer: &Answer, gate: Level) -> Grade {
         return Grade::crash(&Crash::Internal(shortened(&fallen.whole)));
     }
     match expect.outcome {
-        Outcome::Either => Grade::new(Verdict::Pass, answer, Vec::new()),
+        // What is left open is which of both, and not what is in either.
+        Outcome::Either if refusals.is_empty() => accept(expect, answer, &refusals),
+        Outcome::Either => reject(expect, answer, &refusals, gate),
         Outcome::Accept => accept(expect, answer, &refusals),
         Outcome::Reject => reject(expect, answer, &refusals, gate),
     }
@@ -163,10 +165,12 @@ pub fn expectation(expect: &Expect) -> String {
         (Outcome::Accept, Op::Write) => "a checkpoint that holds what the recipe says".to_owned(),
         (Outcome::Accept, Op::Validate) => "no findings".to_owned(),
         (Outcome::Accept, _) => "ok".to_owned(),
-        (Outcome::Reject, _) => match class {
-            Some(class) => format!("a refusal, {codes} ({class})"),
-            None => format!("a refusal, {codes}"),
-        },
-        (Outcome::Either, _) => "ok or a refusal".to_owned(),
+        (outcome, _) => {
+            let either = if outcome == Outcome::Either { "ok or " } else { "" };
+            match class {
+                Some(class) => format!("{either}a refusal, {codes} ({class})"),
+                None => format!("{either}a refusal, {codes}"),
+            }
+        }
     }
 }

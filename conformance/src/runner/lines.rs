@@ -19,7 +19,7 @@ pub(super) enum Line {
 }
 
 /// Lines that wait to be asked for. A process that prints more waits itself.
-const WAITING: usize = 64;
+const WAITING: usize = 4;
 
 /// Reads `from` to its end, or to a line of more than `most` bytes.
 pub(super) fn read_lines(from: impl Read + Send + 'static, most: usize) -> Receiver<Line> {

@@ -9,12 +9,14 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use waystation_format::{Code, Error, Result};
+use waystation_state::Stop;
 
 use super::adapter::{Adapter, Implementation, Limits};
 use super::answer::{Answer, Crash};
 use super::compare::differences;
 use super::place::Placed;
-use super::session::Watcher;
+use super::report::plain;
+use super::session::{Watcher, unless_stopped};
 use super::wrote;
 use crate::case::{Case, Op, Outcome, Profile};
 use crate::files::Files;
@@ -95,8 +97,10 @@ pub fn matrix(
             && expect.outcome == Outcome::Accept
     };
     let recipes: Vec<&Case> = cases.iter().filter(recipe).collect();
-    let mut seats =
-        parties.iter().map(|party| Seat::new(party, limits)).collect::<Result<Vec<_>>>()?;
+    let stop = watcher.stop();
+    let seats =
+        parties.iter().map(|party| Seat::new(party, limits, &stop)).collect::<Result<Vec<_>>>();
+    let mut seats = unless_stopped(&stop, seats)?;
     let of = |seats: &[Seat<'_>], profile| {
         let numbered = seats.iter().enumerate();
         numbered.filter(|(_, seat)| seat.claims(profile)).map(|(at, _)| at).collect::<Vec<usize>>()
@@ -121,9 +125,7 @@ pub fn matrix(
             row.push(Cell { writer, reader, same: 0, skipped: 0, different: Vec::new() });
         }
         for case in &recipes {
-            if watcher.cancelled() {
-                return Err(Error::new(Code::Interrupted, "asked to stop; nothing is left behind"));
-            }
+            unless_stopped(&stop, Ok(()))?;
             let placed = Placed::new(&Files::new(), &[]);
             let placed =
                 placed.map_err(|_| Error::new(Code::Io, "make a directory to write into"))?;
@@ -138,6 +140,7 @@ pub fn matrix(
             }
             watcher.advance();
         }
+        unless_stopped(&stop, Ok(()))?;
         cells.extend(row);
     }
     let parties = seats.iter().map(Seat::participant).collect();
@@ -186,13 +189,13 @@ impl Matrix {
         let readers = self.readers();
         let mut out = format!(
             "| wrote \\ read | {} |\n|---|{}\n",
-            readers.join(" | "),
+            readers.iter().map(|name| plain(name)).collect::<Vec<_>>().join(" | "),
             "--:|".repeat(readers.len())
         );
         for row in self.cells.chunks(readers.len().max(1)) {
             let words: Vec<String> = row.iter().map(Cell::word).collect();
             let writer = row.first().map_or("", |cell| &cell.writer);
-            let _ = writeln!(out, "| {writer} | {} |", words.join(" | "));
+            let _ = writeln!(out, "| {} | {} |", plain(writer), words.join(" | "));
         }
         out
     }
@@ -243,17 +246,18 @@ enum Came {
 struct Seat<'p> {
     party: &'p Party,
     limits: Limits,
+    stop: &'p Stop,
     profiles: Vec<Profile>,
     implementation: Implementation,
     adapter: Option<Adapter>,
 }
 
 impl<'p> Seat<'p> {
-    fn new(party: &'p Party, limits: Limits) -> Result<Self> {
-        let adapter = Adapter::start(&party.command, limits)?;
+    fn new(party: &'p Party, limits: Limits, stop: &'p Stop) -> Result<Self> {
+        let adapter = Adapter::start(&party.command, limits, stop)?;
         let hello = adapter.hello().clone();
         let (profiles, implementation) = (hello.profiles, hello.implementation);
-        Ok(Self { party, limits, profiles, implementation, adapter: Some(adapter) })
+        Ok(Self { party, limits, stop, profiles, implementation, adapter: Some(adapter) })
     }
 
     fn claims(&self, profile: Profile) -> bool {
@@ -296,7 +300,8 @@ impl<'p> Seat<'p> {
     fn ask(&mut self, op: &str, members: Map<String, Value>) -> Result<Answer, String> {
         let mut adapter = match self.adapter.take() {
             Some(adapter) => adapter,
-            None => Adapter::start(&self.party.command, self.limits).map_err(|e| e.to_string())?,
+            None => Adapter::start(&self.party.command, self.limits, self.stop)
+                .map_err(|e| e.to_string())?,
         };
         let answer = adapter.ask(op, members);
         // What crashed is not asked again.

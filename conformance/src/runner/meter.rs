@@ -1,6 +1,8 @@
 //! Memory and processor time of an adapter, as `/proc` tells them. Knows processes and no protocol.
 //!
-//! An adapter may be a script that starts another program, so all processes of its group count.
+//! An adapter may be a script that starts another program, so all processes of its group after `hello` count. Of one that
+//! starts a process for each request, the processor time of those counts that it waited for; their memory is gone
+//! with them, and only the bound that they inherit holds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -94,7 +96,7 @@ fn field(process: i32, name: &str) -> Option<u64> {
 
 struct Stat {
     group: i32,
-    /// Of user and system.
+    /// Of user and system, and of children that it waited for.
     ticks: u64,
 }
 
@@ -104,7 +106,10 @@ fn stat(process: i32) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let words: Vec<&str> = rest.split_whitespace().collect();
     let number = |at: usize| words.get(at)?.parse::<u64>().ok();
-    let ticks = number(11)?.saturating_add(number(12)?);
+    let signed =
+        |at: usize| words.get(at)?.parse::<i64>().ok().map(|n| u64::try_from(n).unwrap_or(0));
+    let ticks = [number(11)?, number(12)?, signed(13)?, signed(14)?];
+    let ticks = ticks.into_iter().fold(0, u64::saturating_add);
     Some(Stat { group: words.get(2)?.parse().ok()?, ticks })
 }
 

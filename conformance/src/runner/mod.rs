@@ -17,6 +17,7 @@ pub mod reference;
 pub mod report;
 pub mod select;
 mod session;
+mod strict;
 pub mod wrote;
 
 pub use adapter::{Hello, Implementation, Limits};

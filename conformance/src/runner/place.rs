@@ -1,14 +1,15 @@
 //! A case's files on disk, in a directory of their own that goes away with them. Knows the steps
 //! that git cannot hold, and no meaning of any file.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
-use waystation_format::{Error, Result};
+use waystation_format::{Code, Error, Result};
 
 use crate::case::Step;
 use crate::files::Files;
@@ -19,6 +20,18 @@ pub struct Placed {
     dir: TempDir,
     /// What must be made accessible again to be removed.
     denied: Vec<PathBuf>,
+    /// Everything beneath `given` as it was made.
+    made: BTreeMap<PathBuf, Trace>,
+}
+
+/// What changes in a file or directory whenever it is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trace {
+    inode: u64,
+    bytes: u64,
+    mode: u32,
+    /// Seconds and nanoseconds of its last change, which nobody can set back.
+    changed: (i64, i64),
 }
 
 /// Why a case has no files.
@@ -42,6 +55,7 @@ impl Placed {
             let done = placed.step(step);
             done.map_err(|e| Unplaced::NotHere(format!("{}: {e}", step_name(step))))?;
         }
+        placed.made = placed.traces();
         Ok(placed)
     }
 
@@ -57,12 +71,46 @@ impl Placed {
         self.dir.path()
     }
 
+    /// What beneath `given` is not as it was made.
+    #[must_use]
+    pub fn changed(&self) -> Vec<String> {
+        /// More help nobody.
+        const MOST: usize = 12;
+        let now = self.traces();
+        let paths: BTreeSet<&PathBuf> = self.made.keys().chain(now.keys()).collect();
+        let differs = paths.into_iter().filter(|path| self.made.get(*path) != now.get(*path));
+        let root = self.root();
+        let differs = differs.take(MOST);
+        differs.map(|path| path.strip_prefix(root).unwrap_or(path).display().to_string()).collect()
+    }
+
+    fn traces(&self) -> BTreeMap<PathBuf, Trace> {
+        let (mut found, mut left) = (BTreeMap::new(), vec![self.given()]);
+        while let Some(path) = left.pop() {
+            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+            if meta.is_dir() {
+                let listing = fs::read_dir(&path).into_iter().flatten();
+                left.extend(listing.filter_map(|entry| Some(entry.ok()?.path())));
+            }
+            let changed = (meta.ctime(), meta.ctime_nsec());
+            let (inode, bytes, mode) = (meta.ino(), meta.len(), meta.mode());
+            found.insert(path, Trace { inode, bytes, mode, changed });
+        }
+        found
+    }
+
     fn write(files: &Files) -> Result<Self> {
         let named = |e| Error::io("make a directory for a case", e);
         // Adapters get the path that the system would tell them, too.
         let within = std::env::temp_dir().canonicalize().map_err(named)?;
         let dir = tempfile::Builder::new().prefix("waystation-case-").tempdir_in(within);
-        let placed = Self { dir: dir.map_err(named)?, denied: Vec::new() };
+        let dir = dir.map_err(named)?;
+        if dir.path().to_str().is_none() {
+            // A request is JSON.
+            let why = "expected a directory for temporary files whose path is UTF-8, found another; see TMPDIR";
+            return Err(Error::new(Code::BadArgument, why));
+        }
+        let placed = Self { dir, denied: Vec::new(), made: BTreeMap::new() };
         fs::create_dir(placed.given()).map_err(named)?;
         for (path, bytes) in files {
             let whole = placed.beneath(path).map_err(|e| Error::io(path, e))?;

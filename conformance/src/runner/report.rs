@@ -2,6 +2,7 @@
 
 mod forms;
 
+pub(super) use forms::plain;
 pub use forms::{badge, junit, markdown, text};
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use waystation_format::{Error, Result};
 use super::adapter::{Hello, Limits};
 use super::expected::Problem;
 use super::grade::{Level, Verdict};
+use super::select::matches;
 use super::session::Options;
 use crate::case::{self, Case, Effect, Outcome, Profile};
 
@@ -172,8 +174,9 @@ pub struct ProfileResult {
     pub claimed: bool,
     /// Whether the claim holds.
     pub status: Status,
-    /// The level that every refusal among required cases reached; 0 when one was no refusal, or when none was run.
-    pub reached: Level,
+    /// The level that every refusal among required cases reached, also those that are listed; 0 when one was no refusal or
+    /// another case failed, nothing when there was none.
+    pub reached: Option<Level>,
     /// All cases.
     pub all: Counts,
     /// Those that the claim stands or falls with.
@@ -346,6 +349,14 @@ impl Report {
                 ));
             }
         }
+        let ran = |result: &CaseResult| !matches!(result.verdict, Verdict::Skip | Verdict::NotRun);
+        for asked in &self.cases_asked {
+            if !self.results.iter().any(|result| ran(result) && matches(asked, &result.id)) {
+                reasons.push(format!(
+                    "of {asked}, which was asked for, no case was run: the adapter does not claim its profile, or skips it"
+                ));
+            }
+        }
         let counts = self.counts();
         if counts.executed() == 0 {
             reasons.push("no case was run".to_owned());
@@ -371,7 +382,7 @@ fn tally(
 ) -> ProfileResult {
     let found: HashMap<&str, &CaseResult> = results.iter().map(|r| (r.id.as_str(), r)).collect();
     let (mut all, mut required) = (Counts::default(), Counts::default());
-    let mut reached = Some(3);
+    let mut reached: Option<Level> = None;
     for case in cases.iter().filter(|case| case.expect.profile == profile) {
         let result = found.get(case.expect.id.as_str());
         let verdict = result.map(|result| result.verdict);
@@ -380,17 +391,22 @@ fn tally(
             continue;
         }
         required.count(verdict);
+        let seen = result.and_then(|result| result.reached);
         let least = match (verdict, case.expect.outcome) {
-            (Some(Verdict::Pass | Verdict::Fail), Outcome::Reject) => {
-                Some(result.and_then(|result| result.reached).unwrap_or(0))
+            (Some(Verdict::Pass | Verdict::Fail | Verdict::ExpectedFailure), Outcome::Reject) => {
+                Some(seen.unwrap_or(0))
             }
             (Some(Verdict::Fail | Verdict::Crash), _) => Some(0),
+            // What may be refused was, or was not.
+            (Some(Verdict::Pass | Verdict::ExpectedFailure), Outcome::Either) => seen,
             _ => None,
         };
-        reached = reached.min(least.or(reached));
+        reached = match (reached, least) {
+            (Some(reached), Some(least)) => Some(reached.min(least)),
+            (reached, least) => reached.or(least),
+        };
     }
     let status = required.status();
-    let reached = reached.filter(|_| status != Status::NotRun).unwrap_or(0);
     let claimed = adapter.profiles.contains(&profile);
     ProfileResult { profile, claimed, status, reached, all, required }
 }

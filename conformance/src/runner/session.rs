@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use waystation_format::{Code, Error, Result};
+use waystation_state::Stop;
 
 use super::adapter::{Adapter, Limits, check_memory};
 use super::answer::Crash;
@@ -14,7 +15,7 @@ use super::grade::{Grade, Level, Verdict, expectation, grade};
 use super::meter::Cost;
 use super::place::{Placed, Unplaced};
 use super::report::{CaseResult, Report};
-use super::select::Selection;
+use super::select::{Selection, matches};
 use super::wrote::{self, Killing};
 use crate::case::{Case, Op, Profile};
 
@@ -58,9 +59,9 @@ pub trait Watcher {
     fn done(&self, _result: &CaseResult) {}
     /// After each of those that have no result of their own.
     fn advance(&self) {}
-    /// Asked between cases.
-    fn cancelled(&self) -> bool {
-        false
+    /// A wish that the run end: no case is begun afterwards, and nobody waits for an answer.
+    fn stop(&self) -> Stop {
+        Stop::new()
     }
 }
 
@@ -89,18 +90,27 @@ pub fn run(
             format!("expected a selection of some case, found {}", options.selection),
         ));
     }
-    let adapter = Adapter::start(&options.adapter, options.limits)?;
+    for pattern in &options.selection.cases {
+        if !chosen.iter().any(|case| matches(pattern, &case.expect.id)) {
+            let alone = Selection { cases: vec![pattern.clone()], ..options.selection.clone() };
+            let why = format!("expected a selection of some case, found {alone}");
+            return Err(Error::new(Code::BadArgument, why));
+        }
+    }
+    let stop = watcher.stop();
+    let adapter = unless_stopped(&stop, Adapter::start(&options.adapter, options.limits, &stop))?;
     let hello = adapter.hello().clone();
     let measured = adapter.is_measured();
     let chosen: Vec<&Case> =
         chosen.into_iter().filter(|case| hello.profiles.contains(&case.expect.profile)).collect();
     watcher.begin(chosen.len());
-    let mut session = Session { options, adapter: Some(adapter), asked: None, results: Vec::new() };
+    let adapter = Some(adapter);
+    let mut session = Session { options, stop: &stop, adapter, asked: None, results: Vec::new() };
     for case in chosen {
-        if watcher.cancelled() {
-            return Err(Error::new(Code::Interrupted, "asked to stop; nothing is left behind"));
-        }
-        session.run_case(case)?;
+        unless_stopped(&stop, Ok(()))?;
+        // What a case came to that was stopped, or ended with us, is not known.
+        let done = session.run_case(case);
+        unless_stopped(&stop, done)?;
         if let Some(result) = session.results.last() {
             watcher.done(result);
         }
@@ -111,8 +121,20 @@ pub fn run(
     Ok(Report::new(cases, options, (hello, measured), results, problems))
 }
 
+/// What came of it, or that it was not to be ended.
+///
+/// # Errors
+/// [`Code::Interrupted`], and those of the result.
+pub(super) fn unless_stopped<T>(stop: &Stop, result: Result<T>) -> Result<T> {
+    if stop.is_requested() {
+        return Err(Error::new(Code::Interrupted, "asked to stop; nothing is left behind"));
+    }
+    result
+}
+
 struct Session<'a> {
     options: &'a Options,
+    stop: &'a Stop,
     adapter: Option<Adapter>,
     /// The result, by position, of what the adapter that runs was asked last.
     asked: Option<usize>,
@@ -146,7 +168,6 @@ impl Session<'_> {
         };
         let (grade, expect) = (put.grade, &case.expect);
         let bad = matches!(grade.verdict, Verdict::Fail | Verdict::Crash);
-        self.asked = self.adapter.is_some().then_some(self.results.len());
         self.results.push(CaseResult {
             id: expect.id.clone(),
             profile: expect.profile,
@@ -174,22 +195,35 @@ impl Session<'_> {
     fn put(&mut self, case: &Case) -> Result<Put, Unplaced> {
         if case.expect.profile == Profile::Durability && case.expect.op == Op::Write {
             let options = self.options;
-            let killing =
-                Killing { command: &options.adapter, limits: options.limits, kills: options.kills };
+            let (command, limits, kills) = (&options.adapter, options.limits, options.kills);
+            let killing = Killing { command, limits, kills, stop: self.stop };
             let grade = killing.grade(case)?;
             return Ok(Put { grade, cost: None, errors: String::new() });
         }
         let placed = Placed::new(&case.given, &case.expect.setup)?;
+        // The case before, and a crash that may have been its fault.
+        let mut suspect: Option<(usize, Crash)> = None;
         let mut again = 0_u32;
         loop {
             let (put, crash, fresh) = self.ask(case, &placed, again).map_err(Unplaced::Failed)?;
-            let Some(crash) = crash else { return Ok(put) };
+            let Some(crash) = crash else {
+                // A new process did not crash.
+                if let Some((before, crash)) = suspect {
+                    self.blame(before, &crash);
+                }
+                self.asked = Some(self.results.len());
+                return Ok(put);
+            };
             let blames = self.adapter.as_ref().is_some_and(|a| a.blames_before(&crash));
             // What comes too late is the fault of the case before; what a process took in its life is
             // not what this case took.
             let innocent = match self.asked {
                 Some(before) if blames => {
                     self.blame(before, &crash);
+                    true
+                }
+                Some(before) if crash.may_be_late() => {
+                    suspect = Some((before, crash));
                     true
                 }
                 _ => matches!(crash, Crash::Memory { .. }) && !fresh,
@@ -235,6 +269,8 @@ impl Session<'_> {
         };
         if let Some(out) = &out {
             graded = wrote::judge(case, out, graded);
+        } else {
+            graded = unchanged(placed, graded);
         }
         let bad = matches!(graded.verdict, Verdict::Fail | Verdict::Crash);
         if bad {
@@ -248,7 +284,7 @@ impl Session<'_> {
     fn adapter(&mut self) -> Result<&mut Adapter> {
         let running = match self.adapter.take() {
             Some(running) => running,
-            None => Adapter::start(&self.options.adapter, self.options.limits)?,
+            None => Adapter::start(&self.options.adapter, self.options.limits, self.stop)?,
         };
         Ok(self.adapter.insert(running))
     }
@@ -262,6 +298,7 @@ impl Session<'_> {
     fn blame(&mut self, before: usize, crash: &Crash) {
         if let Some(result) = self.results.get_mut(before) {
             result.verdict = Verdict::Crash;
+            (result.reached, result.code) = (None, None);
             result.why = vec![format!("after its answer, {}", result.got)];
             result.got = crash.to_string();
         }
@@ -273,6 +310,18 @@ impl Session<'_> {
             self.blame(before, &crash);
         }
     }
+}
+
+/// Who reads leaves alone what he reads.
+fn unchanged(placed: &Placed, mut grade: Grade) -> Grade {
+    let changed = placed.changed();
+    if !changed.is_empty() && grade.verdict != Verdict::Crash {
+        grade.verdict = Verdict::Fail;
+        grade
+            .why
+            .extend(changed.into_iter().map(|path| format!("it changed what it read: {path}")));
+    }
+    grade
 }
 
 /// A directory in which nothing was written yet.

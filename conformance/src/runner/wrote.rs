@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use waystation_format::{Result, names, session};
+use waystation_state::Stop;
 
 use super::adapter::{Adapter, Limits, check_memory};
 use super::answer::Answer;
@@ -63,6 +64,14 @@ pub fn judge(case: &Case, out: &Path, mut grade: Grade) -> Grade {
 
 /// Why what stands at `out` is no checkpoint of this content.
 fn holds(out: &Path, expected: &Value) -> Vec<String> {
+    if !fs::symlink_metadata(out).is_ok_and(|found| found.is_dir()) {
+        return vec!["expected a directory at out, found none".to_owned()];
+    }
+    let directories = directories(out);
+    if !directories.is_empty() {
+        let say = |name| format!("it made the directory {name} in an attempt (dir.flat)");
+        return directories.into_iter().map(say).collect();
+    }
     match reference::findings(out) {
         Ok(findings) if findings.is_empty() => {}
         Ok(findings) => {
@@ -94,6 +103,13 @@ fn states(out: &Path, case: &Case) -> Vec<String> {
     }
 }
 
+/// What no reader looks at: directories in an attempt.
+fn directories(out: &Path) -> Vec<String> {
+    let listing = fs::read_dir(out).into_iter().flatten().filter_map(Result::ok);
+    let folders = listing.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// A recipe that was refused leaves no checkpoint.
 fn left_nothing(out: &Path) -> Vec<String> {
     if out.join(names::COMMIT).exists() {
@@ -110,6 +126,7 @@ pub(super) struct Killing<'a> {
     pub(super) limits: Limits,
     /// How many saves of each case are killed.
     pub(super) kills: u32,
+    pub(super) stop: &'a Stop,
 }
 
 impl Killing<'_> {
@@ -124,6 +141,9 @@ impl Killing<'_> {
             return Ok(grade);
         }
         for kill in 0..self.kills {
+            if self.stop.is_requested() {
+                break;
+            }
             let delay = time.mul_f64(fraction(&case.expect.id, kill, self.kills));
             let why = self.killed(case, delay)?;
             if !why.is_empty() {
@@ -204,7 +224,8 @@ impl Killing<'_> {
         let out = out(case.expect.request.get("recipe"), &given);
         let mut members = case.expect.request.clone();
         members.insert("out".to_owned(), json!(out));
-        let adapter = Adapter::start(self.command, self.limits).map_err(Unplaced::Failed)?;
+        let adapter =
+            Adapter::start(self.command, self.limits, self.stop).map_err(Unplaced::Failed)?;
         Ok(Save { placed, out, members, before, adapter })
     }
 }

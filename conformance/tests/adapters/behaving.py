@@ -112,6 +112,55 @@ def do_twice(identifier, request):
     say(identifier, ok={})
 
 
+def do_leaves(identifier, request):
+    say(identifier, ok={})
+    os._exit(0)
+
+
+def do_falls_afterwards(identifier, request):
+    say(identifier, ok={})
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def do_leaves_a_child(identifier, request):
+    if os.fork() == 0:
+        time.sleep(600)
+    say(identifier, ok={})
+    os._exit(0)
+
+
+def do_stray(identifier, request):
+    say(identifier, ok={})
+    sys.stdout.write("half a line")
+    sys.stdout.flush()
+
+
+def do_takes_and_leaves(identifier, request):
+    taken = bytearray(b"x") * (200 << 20)
+    say(identifier, ok={"taken": len(taken)})
+    os._exit(0)
+
+
+def do_adds_a_file(identifier, request):
+    with open(os.path.join(request["path"], "more"), "w"):
+        say(identifier, ok={})
+
+
+def do_writes_over(identifier, request):
+    time.sleep(0.05)
+    path = os.path.join(request["path"], "writes-over")
+    with open(path, "r+b") as file:
+        file.write(b"x")
+    os.truncate(path, 0)
+    say(identifier, error={"code": "io"})
+
+
+def do_deletes(identifier, request):
+    os.remove(os.path.join(request["path"], "deletes"))
+    say(identifier, ok={})
+
+
 def do_long_line(identifier, request):
     try:
         while True:
@@ -144,6 +193,16 @@ def do_takes_a_little(identifier, request):
     say(identifier, ok={"taken": len(taken)})
 
 
+def do_child_processor(identifier, request):
+    child = os.fork()
+    if child == 0:
+        while time.process_time() < 2:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+    say(identifier, ok={})
+
+
 def do_processor(identifier, request):
     while True:
         pass
@@ -153,7 +212,13 @@ def do_write(identifier, request):
     """Copies what the recipe says is one, whole or in part, at a pace that a kill can meet."""
     recipe = request["recipe"]
     source = recipe["copy"]
+    if recipe.get("link"):
+        os.symlink(source, request["out"])
+        say(identifier, ok={})
+        return
     os.mkdir(request["out"])
+    if "directory" in recipe:
+        os.mkdir(os.path.join(request["out"], recipe["directory"]))
     late = []
     for name in sorted(os.listdir(source)):
         if name in recipe.get("without", []):
@@ -167,6 +232,9 @@ def do_write(identifier, request):
         with open(target, "wb") as file:
             file.write(bytes(len(data)) if hollow else data)
         time.sleep(recipe.get("pause", 0))
+    if late:
+        # Long enough that some kill meets it, however the machine is loaded.
+        time.sleep(20 * recipe.get("pause", 0))
     for target, data in late:
         with open(target, "r+b") as file:
             file.write(data)

@@ -102,10 +102,7 @@ fn standing(profile: &ProfileResult) -> String {
 }
 
 fn reached(profile: &ProfileResult) -> String {
-    match profile.status {
-        Status::NotRun => String::new(),
-        _ => profile.reached.to_string(),
-    }
+    profile.reached.map(|level| level.to_string()).unwrap_or_default()
 }
 
 /// A summary in Markdown, as build systems show it.
@@ -149,22 +146,28 @@ pub fn markdown(report: &Report) -> String {
             let _ = writeln!(out, "| `{}` | {word} | {fault} | {expected} | {got} |", result.id);
         }
     }
-    let command: Vec<String> = report.command.iter().map(|word| plain(word)).collect();
-    let _ = writeln!(out, "\nAdapter: `{}`", command.join(" "));
+    let _ = writeln!(out, "\nAdapter: {}", plain(&report.command.join(" ")));
     out
 }
 
 /// Text that means nothing but itself in a cell of a table.
-fn plain(text: &str) -> String {
+pub(in crate::runner) fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars().take(300) {
         match c {
-            '|' | '`' | '<' | '>' | '*' | '_' | '[' | ']' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push(' '),
+            '|' | '`' | '<' | '>' | '*' | '_' | '[' | ']' | '\\' | '&' | '~' | '#' => {
+                out.extend(['\\', c])
+            }
+            c if c.is_control() || turns(c) => out.push(' '),
             c => out.push(c),
         }
     }
     out
+}
+
+/// Characters that turn the direction of those around them, so that they read otherwise.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// XML as JUnit writes it: one suite for each profile, one test for each case that was chosen.
@@ -243,7 +246,7 @@ fn escaped(text: &str) -> String {
             '\n' => out.push_str("&#10;"),
             '\t' => out.push_str("&#9;"),
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c < ' ' => out.push('\u{fffd}'),
+            c if c < ' ' || turns(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
@@ -260,14 +263,19 @@ pub fn badge(report: &Report) -> Value {
             failing if failing.is_empty() => ("failing".to_owned(), "red"),
             failing => (format!("{failing} failing"), "red"),
         }
-    } else if let level @ Some(_) = with(Status::Conformant).map(|p| p.reached).min() {
-        let message = format!("{}, level {}", names(Status::Conformant), level.unwrap_or(0));
+    } else if with(Status::Conformant).next().is_some() {
+        let level = with(Status::Conformant).filter_map(|p| p.reached).min();
+        let level = level.map(|level| format!(", level {level}")).unwrap_or_default();
         (
-            message,
+            format!("{}{level}", names(Status::Conformant)),
             if with(Status::Partial).next().is_some() { "yellowgreen" } else { "brightgreen" },
         )
     } else {
-        (format!("{} partial", names(Status::Partial)), "yellow")
+        match names(Status::Partial) {
+            // Only cases on which no claim depends.
+            none if none.is_empty() => ("no claim run".to_owned(), "lightgrey"),
+            partial => (format!("{partial} partial"), "yellow"),
+        }
     };
     json!({
         "schemaVersion": 1, "label": format!("waystation {}", report.spec), "message": message, "color": color,
@@ -281,6 +289,7 @@ mod tests {
     #[test]
     fn what_a_case_says_does_not_leave_its_place() {
         assert_eq!(escaped("<a b=\"&\">\n\u{1}"), "&lt;a b=&quot;&amp;&quot;&gt;&#10;\u{fffd}");
-        assert_eq!(plain("a|b\n`c`"), "a\\|b \\`c\\`");
+        assert_eq!(plain("a|b\n`c`&lt;\u{202e}"), "a\\|b \\`c\\`\\&lt; ");
+        assert_eq!(escaped("a\u{202e}b"), "a\u{fffd}b");
     }
 }
