@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::build::{self, Draft, Root, Sealed};
+use crate::build::{self, Draft, Root, Sealed, element_bits};
 use crate::case::Place;
 use crate::files::Files;
 use crate::recipe::Recipe;
@@ -28,6 +28,8 @@ pub struct Bend {
     manifest: Vec<Edit>,
     texts: Vec<(String, Act<Vec<u8>>)>,
     files: Vec<Act<Files>>,
+    /// Whether chunks get the CRCs of the bytes at which they point.
+    crcs: bool,
 }
 
 /// A change of a JSON value.
@@ -94,6 +96,7 @@ impl Bend {
             manifest: Vec::new(),
             texts: Vec::new(),
             files: Vec::new(),
+            crcs: false,
         }
     }
 
@@ -191,6 +194,14 @@ impl Bend {
         self.chunks(entry, move |chunks| act(list(&mut chunks[number])))
     }
 
+    /// Gives each chunk of a checkpoint of one writer the CRC-32C of the bytes at which it points, where there are as many: who
+    /// does not look at boxes and places finds nothing else to refuse.
+    #[must_use]
+    pub fn crcs_that_fit(mut self) -> Self {
+        self.crcs = true;
+        self
+    }
+
     /// Changes the manifest.
     #[must_use]
     pub fn manifest(mut self, edit: Edit) -> Self {
@@ -241,7 +252,12 @@ impl Bend {
         for act in &self.files {
             act(&mut files);
         }
-        let place = self.shown(&files).or_else(|| self.place(base.files(), &files));
+        let place = self.shown(&files).or_else(|| {
+            // What was changed last of all is all that differs.
+            let below = self.files.is_empty() || self.pointer.is_some();
+            let base = base.files();
+            if below { self.fitted(base, &files) } else { self.place(base, &files) }
+        });
         Bent { files, place, parts }
     }
 
@@ -313,6 +329,9 @@ impl Bend {
         for edit in &self.manifest {
             (edit.act)(&mut root.manifest);
         }
+        if self.crcs {
+            fit(draft, root);
+        }
     }
 
     /// Where the string stands by which the change is shown. A twin is shown by its first difference all the same: that is
@@ -323,6 +342,51 @@ impl Bend {
         let manifest: Value = serde_json::from_slice(files.get(&file)?).ok()?;
         let pointer = last(manifest.get("parts")?, named).map(|below| format!("/parts{below}"));
         Some(Place { file, offset: None, pointer })
+    }
+
+    /// The place where all above the change was made to fit, and so differs, too: in what a reader meets first, and where the
+    /// pointer leads somewhere.
+    fn fitted(&self, base: &Files, files: &Files) -> Option<Place> {
+        let texts = self.texts.iter().any(|(what, _)| what.starts_with("part"));
+        let (paged, listed) = (!self.pages.is_empty(), !self.manifest.is_empty());
+        let parts_alone = !paged && !listed && (texts || !self.parts.is_empty());
+        let rank = |name: &str| match name {
+            "waystation.commit" => 4,
+            "manifest.json" => 2,
+            _ if name.starts_with("part-") => {
+                if parts_alone && files.contains_key(name) {
+                    0
+                } else {
+                    5
+                }
+            }
+            _ if is_page(name) => 1,
+            _ if !self.tables.is_empty() => 0,
+            _ => 3,
+        };
+        let names = base.keys().chain(files.keys()).filter(|n| base.get(*n) != files.get(*n));
+        let mut names: Vec<&String> = names.collect();
+        names.sort_by_key(|name| (rank(name), (*name).clone()));
+        names.dedup();
+        let leads = |name: &str, pointer: &str| {
+            let value = files.get(name).and_then(|text| serde_json::from_slice::<Value>(text).ok());
+            value.is_some_and(|value| value.pointer(pointer).is_some())
+        };
+        let named = self.pointer.as_deref().and_then(|pointer| {
+            let above = pointer.rsplit_once('/').map_or("", |(above, _)| above);
+            let edited = |name: &str| {
+                !(paged || listed || !self.parts.is_empty())
+                    || (paged && is_page(name))
+                    || (listed && name == "manifest.json")
+                    || (!self.parts.is_empty() && name.starts_with("part-"))
+            };
+            let to = |to| names.iter().find(|name| edited(name) && leads(name, to));
+            to(pointer).or_else(|| to(above)).map(|name| (*name, pointer))
+        });
+        let name = named.map_or_else(|| names.first().copied(), |(name, _)| Some(name))?;
+        let offset = base.get(name).zip(files.get(name)).map(|(old, new)| difference(old, new));
+        let pointer = named.map(|(_, pointer)| pointer.to_owned());
+        Some(Place { file: name.clone(), offset, pointer })
     }
 
     /// The first difference: of files that both have, one that is named by what is in it apart; else the file
@@ -344,10 +408,7 @@ impl Bend {
         let differs = |name: &&&String| base.get(**name) != files.get(**name);
         let name = names.iter().filter(touched).find(differs)?;
         let offset = match (base.get(*name), files.get(*name)) {
-            (Some(old), Some(new)) => {
-                let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-                Some(same as u64)
-            }
+            (Some(old), Some(new)) => Some(difference(old, new)),
             _ => None,
         };
         Some(Place { file: (*name).clone(), offset, pointer: self.pointer.clone() })
@@ -444,6 +505,38 @@ fn last(value: &Value, text: &str) -> Option<String> {
         Value::Object(members) => members.iter().rev().find_map(|(name, value)| below(name, value)),
         _ => None,
     }
+}
+
+/// Makes the CRC of each chunk that of its bytes. Of a checkpoint of one writer, whose part and page have the same entries.
+fn fit(draft: &mut Draft, root: &mut Root) {
+    let Draft { parts, data } = draft;
+    let entries = list(&mut parts[0]["entries"]).iter_mut();
+    for (in_part, in_page) in entries.zip(list(&mut root.tensors[0]["entries"])) {
+        if in_part.get("chunks").is_none() || in_part.get("block").is_some() {
+            continue;
+        }
+        let bits = element_bits(&in_part["dtype"]);
+        let chunks = list(&mut in_part["chunks"]).iter_mut();
+        for (chunk, paged) in chunks.zip(list(&mut in_page["chunks"])) {
+            let number =
+                |at: usize| chunk[at].as_u64().expect("a number of the suite's own making");
+            let (shard, offset) = (number(0), number(1) as usize);
+            let shard =
+                data.iter().find(|(name, _)| name.ends_with(&format!("-{shard:05}.safetensors")));
+            let extent = chunk[3].as_array().expect("an extent").iter();
+            let elements: u64 = extent.filter_map(Value::as_u64).product();
+            let end = offset + (elements as usize * bits).div_ceil(8);
+            let bytes =
+                shard.and_then(|(_, shard)| shard.get(offset..end)).expect("bytes of a shard");
+            chunk[4] = build::crc(bytes).into();
+            paged[5] = chunk[4].clone();
+        }
+    }
+}
+
+/// The first byte in which two texts differ.
+fn difference(old: &[u8], new: &[u8]) -> u64 {
+    old.iter().zip(new).take_while(|(a, b)| a == b).count() as u64
 }
 
 /// The files of a recipe, unbent.

@@ -11,6 +11,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use support::{case, options};
 use waystation_conformance::adapter::answer;
+use waystation_conformance::explain::explain;
 use waystation_conformance::runner::place::{Placed, Unplaced};
 use waystation_conformance::runner::{self, Expectations, Unwatched};
 use waystation_conformance::{case::Op, catalogue};
@@ -50,6 +51,39 @@ fn every_case_fits() {
         let mut wrong = json!(case.expect);
         wrong[member] = value;
         assert!(!expect.is_valid(&wrong), "{member}");
+    }
+}
+
+/// What a place names is among the files, and can be shown.
+#[test]
+fn every_case_is_explained() {
+    for case in catalogue::cases() {
+        let id = &case.expect.id;
+        let text = explain(&case);
+        assert!(text.starts_with(id.as_str()) && text.len() < 64 << 10, "{id}: {}", text.len());
+        let Some(place) = &case.expect.place else { continue };
+        let file = case.given.get(&place.file);
+        if let Some(offset) = place.offset {
+            let length = file.unwrap_or_else(|| panic!("{id}: {place:?}")).len();
+            assert!(offset <= u64::try_from(length).unwrap(), "{id}: {place:?} of {length}");
+            assert!(text.contains("\n> "), "{id}: {text}");
+        }
+        // A twin is shown by its first difference, which is what its checksums meet.
+        let fitted = case.expect.made.fixed_up != Some(false);
+        if let Some(pointer) = place.pointer.as_ref().filter(|_| fitted) {
+            let file = file.unwrap_or_else(|| panic!("{id}: {place:?}"));
+            // What is no JSON, or lacks the member, is shown by its offset or by what is around it.
+            if let Ok(value) = serde_json::from_slice::<Value>(file) {
+                let above = pointer.rsplit_once('/').map_or("", |(above, _)| above);
+                assert!(value.pointer(above).is_some(), "{id}: {place:?}");
+            }
+        }
+        // A name that is none of the files is one that is missing, or that a step makes.
+        if file.is_none() && case.expect.setup.is_empty() {
+            let missing = ["file-missing", "not-committed", "commit-grammar"];
+            let missing = missing.iter().any(|code| case.expect.codes.iter().any(|c| c == code));
+            assert!(missing, "{id}: {place:?} of {:?}", case.given.keys());
+        }
     }
 }
 

@@ -490,6 +490,17 @@ def follows_links(off):
     COMPANIONS["dir.regular"](off)
 
 
+def makes_directories(_off):
+    """Makes a directory in what it writes, as if for attachments."""
+    from waystation_writer import save as module
+    plain = module.save
+
+    def save(out, value):
+        plain(out, value)
+        os.mkdir(os.path.join(out, "attachments"))
+    module.save = save
+
+
 COMPANIONS = {
     "commit.absent": _uncommitted, "dir.length": _reads_short, "dir.regular": _follows_links,
     **dict.fromkeys(("json.canonical", "json.encoding", "json.one-value", "json.members", "json.ascii-members", "json.integers",
@@ -541,4 +552,5 @@ BY_NAME = {made.__name__.replace("_", "-"): (rule, made) for rule, made in (
     ("restore.never-round", makes_up_shares),
     ("cursor.share", shares_in_runs),
     ("cursor.share", shares_reversed),
+    ("dir.flat", makes_directories),
 )}

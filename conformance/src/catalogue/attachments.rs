@@ -5,7 +5,7 @@ use waystation_format::Code;
 
 use super::group::Group;
 use super::{Cases, bases};
-use crate::bend::{Bend, remove, set};
+use crate::bend::{Bend, change, remove, set};
 use crate::case::Effect;
 use crate::recipe::{Attachment, hex};
 
@@ -148,7 +148,9 @@ fn members(cases: &mut Cases) {
             "sha256-upper-case",
             "json.types",
             "a digest in capitals",
-            set(&place("sha256"), json!("AB".repeat(32))),
+            change(&place("sha256"), |digest| {
+                *digest = digest.as_str().expect("a digest").to_uppercase().into();
+            }),
         ),
         ("sha256-absent", "json.unknown-member", "no digest", remove(&place("sha256"))),
         ("path-absent", "json.unknown-member", "no path", remove(&place("path"))),

@@ -49,11 +49,6 @@ fn stated(entry: usize, number: usize, member: usize, value: Value) -> Bend {
 fn forms(cases: &mut Cases) {
     let mut group = Group::new(cases, "core", "grid", Effect::Ambiguity).alone();
     for (slug, fault, member, value) in [
-        ("crc-upper-case", "The CRC of a chunk has upper-case digits.", CRC, json!("ABCDEF01")),
-        ("crc-seven-digits", "The CRC of a chunk has seven digits.", CRC, json!("abcdef0")),
-        ("crc-nine-digits", "The CRC of a chunk has nine digits.", CRC, json!("0abcdef01")),
-        ("crc-prefix", "The CRC of a chunk has a prefix.", CRC, json!("0xabcdef")),
-        ("crc-number", "The CRC of a chunk is a number.", CRC, json!(2_882_400_001_u64)),
         ("crc-null", "The CRC of a chunk is null.", CRC, json!(null)),
         ("at-negative", "A chunk begins before its tensor.", AT, json!([-1, 0])),
         ("at-null", "A chunk does not say where it begins.", AT, json!(null)),
@@ -68,6 +63,28 @@ fn forms(cases: &mut Cases) {
             &["json.types"],
             fault,
             &stated(W, 0, member, value),
+            Code::BadMember,
+        );
+    }
+    // The right CRC, as one who reads numbers in any form would take it.
+    let listed: [(&str, &str, fn(&str) -> Value); 5] = [
+        ("upper-case", "has upper-case digits", |crc| crc.to_uppercase().into()),
+        ("seven-digits", "has seven digits", |crc| crc[1..].into()),
+        ("nine-digits", "has nine digits", |crc| format!("0{crc}").into()),
+        ("prefix", "has a prefix", |crc| format!("0x{crc}").into()),
+        ("number", "is a number", |crc| u32::from_str_radix(crc, 16).expect("a CRC").into()),
+    ];
+    for (slug, fault, act) in listed {
+        let bend = Bend::new("another member of a chunk").chunk(W, 0, move |chunk| {
+            let new = act(chunk[CRC].as_str().expect("a CRC"));
+            assert_ne!(chunk[CRC], new, "the CRC has no letter");
+            chunk[CRC] = new;
+        });
+        group.bad(
+            &format!("type-chunk-crc-{slug}"),
+            &["json.types"],
+            &format!("The CRC of a chunk {fault}."),
+            &bend,
             Code::BadMember,
         );
     }
@@ -290,15 +307,15 @@ fn order(cases: &mut Cases) {
         "chunks-by-digits",
         &["chunk.order"],
         "Chunks are in order of the digits of `at`, 10 before 9, and not of the numbers.",
-        &Bend::new("a shape and chunks").both(|| set("/entries/2/shape", json!([11]))).chunks(
-            SMALL,
-            |chunks| {
+        &Bend::new("a shape and chunks")
+            .both(|| set("/entries/2/shape", json!([11])))
+            .chunks(SMALL, |chunks| {
                 let one = |n: u64, at: u64, extent: u64| {
                     json!([0, 5120 + 16 * n, [at], [extent], "00000000"])
                 };
                 *chunks = vec![one(0, 0, 9), one(1, 10, 1), one(2, 9, 1)];
-            },
-        ),
+            })
+            .crcs_that_fit(),
         Code::BadOrder,
     );
 }
@@ -307,10 +324,12 @@ fn apart(cases: &mut Cases) {
     let rules = ["chunk.apart"];
     // The quarters of `w` begin 256 bytes apart and have 24 bytes each.
     let shift = |number: usize, by: i64| {
-        Bend::new("another offset").chunk(W, number, move |chunk| {
-            let offset = chunk[OFFSET].as_i64().expect("an offset");
-            chunk[OFFSET] = (offset + by).into();
-        })
+        Bend::new("another offset")
+            .chunk(W, number, move |chunk| {
+                let offset = chunk[OFFSET].as_i64().expect("an offset");
+                chunk[OFFSET] = (offset + by).into();
+            })
+            .crcs_that_fit()
     };
     let mut group = Group::new(cases, "core", "grid", Effect::Exhaustion).alone();
     for (slug, fault, bend) in [
@@ -337,16 +356,16 @@ fn apart(cases: &mut Cases) {
         "chunks-share-within",
         &rules,
         "A chunk lies within the bytes of another of its tensor, and a third between the two.",
-        &Bend::new("a shape and chunks").both(|| set("/entries/2/shape", json!([302]))).chunks(
-            SMALL,
-            |chunks| {
+        &Bend::new("a shape and chunks")
+            .both(|| set("/entries/2/shape", json!([302])))
+            .chunks(SMALL, |chunks| {
                 *chunks = vec![
                     json!([0, 5120, [0], [300], "00000000"]),
                     json!([0, 5130, [300], [1], "00000000"]),
                     json!([0, 5150, [301], [1], "00000000"]),
                 ];
-            },
-        ),
+            })
+            .crcs_that_fit(),
         Code::BadChunk,
     );
 }

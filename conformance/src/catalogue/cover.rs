@@ -1,5 +1,5 @@
 //! Chapter 5.4: the boxes of a tensor hold each element once. Every shape and every list of boxes is
-//! stated over the bytes of another tensor, which no one reads before the boxes are found wanting.
+//! stated over the bytes of another tensor, with right CRCs: who does not find the boxes wanting reads them.
 
 use serde_json::{Value, json};
 use waystation_format::Code;
@@ -33,6 +33,7 @@ fn boxes(shape: &[u64], boxes: Boxes<'_>) -> Bend {
     Bend::new("another shape and other boxes")
         .both(move || set("/entries/2/shape", shape.clone()))
         .chunks(2, move |chunks| chunks.clone_from(&listed))
+        .crcs_that_fit()
 }
 
 fn gaps(cases: &mut Cases) {

@@ -133,8 +133,8 @@ fn root(cases: &mut Cases) {
         "feature.form",
         "optional features are not sorted, and a feature is required that nobody knows",
         two()
-            .manifest(set("/features/required", json!(["x/a"])))
-            .manifest(set("/features/optional", json!(["x/c", "x/b"]))),
+            .manifest(set("/features/optional", json!(["x/c", "x/b"])))
+            .manifest(set("/features/required", json!(["x/a"]))),
         Code::BadMember,
     );
     bad(
@@ -156,21 +156,21 @@ fn members(cases: &mut Cases) {
         "member-member",
         "common.block-bytes",
         "`block_bytes` is 1, and the run has no name",
-        [("/run", json!("")), ("/block_bytes", json!(1))],
+        [("/block_bytes", json!(1)), ("/run", json!(""))],
         Code::BadMember,
     );
     bad(
         "run-step",
         "identity.name",
         "the run has no name, and the step is above the limit",
-        [("/step", json!(1_000_000_000_000_u64)), ("/run", json!(""))],
+        [("/run", json!("")), ("/step", json!(1_000_000_000_000_u64))],
         Code::BadName,
     );
     bad(
         "unknown-known",
         "json.unknown-member",
         "there is an unknown member `reserved`, and the run has no name",
-        [("/run", json!("")), ("/reserved", json!(0))],
+        [("/reserved", json!(0)), ("/run", json!(""))],
         Code::BadMember,
     );
     bad(
@@ -211,7 +211,7 @@ fn members(cases: &mut Cases) {
         "member-together",
         "identity.name",
         "the run has no name, and there are two writers and one part",
-        [("/writers", json!(2)), ("/run", json!(""))],
+        [("/run", json!("")), ("/writers", json!(2))],
         Code::BadName,
     );
     bad(
@@ -238,7 +238,7 @@ fn members(cases: &mut Cases) {
         Code::BadMember,
     );
     let bend =
-        Bend::new("two faults").manifest(remove("/writers")).manifest(set("/run", json!("")));
+        Bend::new("two faults").manifest(set("/run", json!(""))).manifest(remove("/writers"));
     self::bad(
         cases,
         "bare",

@@ -59,11 +59,6 @@ pub const UNTESTABLE: &[(&str, Half, &str)] = &[
         "It says where the order of data does not come from, which the items of a right answer do not show.",
     ),
     (
-        "dir.flat",
-        Both,
-        "A directory in an attempt is unnamed to readers; what a writer makes there is seen by its own tests alone.",
-    ),
-    (
         "dir.immutable",
         Both,
         "What was written over is not to be seen in what is there; every create is exclusive, and every_file_is_durable_before_what_stands_on_it in writer/tests/durability.rs has all calls of a save.",

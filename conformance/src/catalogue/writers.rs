@@ -72,7 +72,7 @@ fn recipes() -> Vec<Saved> {
         ),
         (
             "attachments",
-            &["attachment.path", "attachment.digest"],
+            &["attachment.path", "attachment.digest", "dir.flat"],
             "Attachments of both writers, one of them empty and one of all bytes.",
             attached(),
         ),
