@@ -177,7 +177,7 @@ fn stat_of(stat: &sys::Stat) -> Stat {
 /// Times before 1970 say nothing useful of a checkpoint.
 fn modified(stat: &sys::Stat) -> Option<SystemTime> {
     let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).ok()?);
-    #[allow(clippy::useless_conversion, reason = "the width of the field differs by platform")]
-    let rest = Duration::from_nanos(stat.st_mtime_nsec.into());
+    #[allow(clippy::useless_conversion, reason = "the field's type differs by platform")]
+    let rest = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).ok()?);
     SystemTime::UNIX_EPOCH.checked_add(seconds)?.checked_add(rest)
 }

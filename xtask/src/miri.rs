@@ -37,6 +37,7 @@ const RUNS: [Run; 6] = [
             ("one_bit_short", LONG),
             ("any_place_in_any_order_of_asking", LONG),
             ("few_of_many_hold_little", LONG),
+            ("a_state_is_what_was_read", LONG),
         ],
     },
     Run { package: "waystation-state", target: &["--test", "rng_vectors"], without: &[] },
