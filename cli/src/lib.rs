@@ -8,6 +8,8 @@ mod args;
 mod commands;
 mod elements;
 mod foreign;
+#[doc(hidden)]
+pub mod fuzzing;
 mod npy;
 pub mod operations;
 mod output;

@@ -19,6 +19,8 @@ use waystation_format::{Error, Result};
 
 use request::{Request, bad_argument};
 
+pub use write::save_recipe;
+
 /// Answers until the input ends.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::Result;
 use crate::registry::Registry;
 use crate::spec::{self, Rule};
-use crate::{markdown, python, rust, schema};
+use crate::{dictionary, markdown, python, rust, schema};
 
 /// Writes the generated files, or with `check` compares them.
 ///
@@ -29,7 +29,11 @@ pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
         let text = rustfmt(root, &text).map_err(|e| format!("{name}: {e}"))?;
         files.push((root.join("format/src/registry").join(name), text));
     }
-    for (name, text) in schema::files(&registry)? {
+    let schemas = schema::files(&registry)?;
+    for (name, text) in dictionary::files(&registry, &schemas)? {
+        files.push((root.join("fuzz/dict").join(name), text));
+    }
+    for (name, text) in schemas {
         files.push((root.join("spec/schema").join(name), text));
     }
     for (name, text) in python::files(&registry) {

@@ -7,7 +7,9 @@
 
 mod asan;
 mod deny;
+mod dictionary;
 mod example;
+mod fuzz;
 mod generate;
 mod markdown;
 mod miri;
@@ -39,6 +41,7 @@ const USAGE: &str = "usage: cargo xtask <task>
   conformance   put the suite to every reader of the project, to broken ones, and to readers that lack one rule each
   conformance --write
                 the same, and write conformance/coverage.md and the table in README.md
+  fuzz <verb>   fuzz the crates, pack seeds, measure coverage; `cargo xtask fuzz help` says how
   tree          check lengths of source files, that no file names a machine, and what tables say of tests
                 and unsafe code
   test [STAGE]… all that must hold before a change lands: fmt, tree, gen, deny, clippy, doc, test, python,
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         ["gen", "--check"] => generate(&root, true),
         ["conformance"] => suite::prove(&root, true),
         ["conformance", "--write"] => suite::prove(&root, false),
+        ["fuzz", verb @ ..] => fuzz::run(&root, verb),
         ["tree"] => tree::run(&root),
         ["deny"] => deny::alone(&root),
         ["miri"] => miri::run(&root),

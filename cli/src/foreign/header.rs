@@ -22,8 +22,28 @@ pub(super) fn read(file: &File, length: u64, index: usize) -> Result<Vec<Foreign
         return Err(invalid(format!("expected at least 8 bytes, found {length}")));
     }
     file.read_exact_at(&mut size, 0).map_err(|e| Error::io("read", e))?;
+    let mut text = vec![0; header_bytes(size, length)?];
+    file.read_exact_at(&mut text, 8).map_err(|e| Error::io("read", e))?;
+    parse(&text, length, index)
+}
+
+/// Reads the header of a whole file in memory.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_bytes(file: &[u8], index: usize) -> Result<Vec<ForeignTensor>> {
+    let length = super::len(file);
+    let Some((size, rest)) = file.split_first_chunk() else {
+        return Err(invalid(format!("expected at least 8 bytes, found {length}")));
+    };
+    let text = rest.get(..header_bytes(*size, length)?).unwrap_or_default();
+    parse(text, length, index)
+}
+
+/// The bytes of the header's text, by the first 8 bytes of a file of `length` bytes, in which they are.
+fn header_bytes(size: [u8; 8], length: u64) -> Result<usize> {
     let header_bytes = u64::from_le_bytes(size);
-    if header_bytes > length {
+    if header_bytes > length.saturating_sub(8) {
         return Err(invalid(format!(
             "its first 8 bytes state a header of {header_bytes} bytes, the file has {length}"
         )));
@@ -35,13 +55,14 @@ pub(super) fn read(file: &File, length: u64, index: usize) -> Result<Vec<Foreign
         );
         return Err(Error::new(Code::Limit, message));
     }
-    let data_start = arith::add(8, header_bytes, "start of the data")?;
-    let data_bytes = length.checked_sub(data_start).ok_or_else(|| {
-        invalid(format!("the header states {header_bytes} bytes, the file has {length}"))
-    })?;
-    let mut text = vec![0; arith::to_usize(header_bytes, "header length")?];
-    file.read_exact_at(&mut text, 8).map_err(|e| Error::io("read", e))?;
-    let Header(mut entries) = serde_json::from_slice(&text)
+    arith::to_usize(header_bytes, "header length")
+}
+
+/// Reads the text of a header, of a file of `length` bytes.
+fn parse(text: &[u8], length: u64, index: usize) -> Result<Vec<ForeignTensor>> {
+    let data_start = arith::add(8, super::len(text), "start of the data")?;
+    let data_bytes = arith::sub(length, data_start, "bytes of data")?;
+    let Header(mut entries) = serde_json::from_slice(text)
         .map_err(|e| invalid(format!("the header is not valid: {e}")))?;
 
     entries.sort_by_key(|(_, entry)| entry.data_offsets);

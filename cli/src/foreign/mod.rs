@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use waystation_format::{Code, Dtype, Error, Result};
 
+use crate::fuzzing::Found;
+
 /// A model to import: open files, the tensors in them, and the other files beside them.
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -85,6 +87,24 @@ impl Model {
             error.in_file(file.path.display().to_string()).at_offset(from)
         })
     }
+}
+
+/// The tensors of a safetensors file in memory.
+///
+/// # Errors
+/// As [`Model::open`] for a header that is not valid.
+pub(crate) fn tensors_of(file: &[u8]) -> Result<Vec<Found>> {
+    let found = header::read_bytes(file, 0)?;
+    let of = |tensor: ForeignTensor| {
+        let end = tensor.offset.saturating_add(tensor.bytes);
+        (tensor.name, tensor.dtype, tensor.shape, tensor.offset..end)
+    };
+    Ok(found.into_iter().map(of).collect())
+}
+
+/// A length in memory, which always fits.
+fn len(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 fn open_file(path: &Path, index: usize) -> Result<(OpenFile, Vec<ForeignTensor>)> {

@@ -3,13 +3,12 @@
 //! It knows recipes. What their entries and records say is checked as a part of them, without
 //! chunks; all else is the writer's crate's.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use waystation_format::entry::{Entry, Tensor};
 use waystation_format::part::{Part, Producer};
-use waystation_format::{Digest, Region, Result, arith, companion, pack};
+use waystation_format::{Digest, Incarnation, Region, Result, arith, companion, pack};
 use waystation_reader::NoProgress;
 use waystation_store::{Store, make_durable, parent_and_name};
 use waystation_writer::{CommitOptions, Session, SessionOptions, TensorDecl, commit};
@@ -24,23 +23,43 @@ pub(super) fn answer(request: &Request) -> Result<Value> {
     let out = request.path("out")?;
     let recipe = Recipe::read(request.member("recipe"))?;
     // What is wrong with a recipe is found before there is a directory.
-    let parts = (0..recipe.writers.len())
-        .map(|writer| recipe.part(writer))
-        .collect::<Result<Vec<Part>>>()?;
-    save(&out, &recipe, &parts)?;
+    let parts = recipe.parts()?;
+    let (run, name) = parent_and_name(&out)?;
+    let attempt = make_durable(&*run, &name)?;
+    save(&attempt, Some(run), &recipe, &parts, None)?;
     Ok(json!({}))
 }
 
-fn save(out: &Path, recipe: &Recipe<'_>, parts: &[Part]) -> Result<()> {
-    let (run, name) = parent_and_name(out)?;
-    let attempt = make_durable(&*run, &name)?;
+/// Makes a checkpoint of a recipe in `attempt`, an empty directory, as `write` does. With a number for the first writer's
+/// incarnation, from which the others count on, it is the same bytes each time.
+///
+/// # Errors
+/// `bad-argument` for what is no recipe, and what the writer's crate answers.
+pub fn save_recipe(
+    attempt: &Arc<dyn Store>,
+    recipe: &Value,
+    incarnation: Option<u64>,
+) -> Result<()> {
+    let recipe = Recipe::read(recipe)?;
+    let parts = recipe.parts()?;
+    save(attempt, None, &recipe, &parts, incarnation)
+}
+
+fn save(
+    attempt: &Arc<dyn Store>,
+    run: Option<Arc<dyn Store>>,
+    recipe: &Recipe<'_>,
+    parts: &[Part],
+    incarnation: Option<u64>,
+) -> Result<()> {
     for (part, writer) in parts.iter().zip(&recipe.writers) {
-        write(&attempt, recipe, part, writer)?;
+        let own = incarnation.map(|first| Incarnation(first.wrapping_add(part.writer.into())));
+        write(attempt, recipe, part, writer, own)?;
     }
     let mut options = CommitOptions::default();
-    options.run = Some(run);
+    options.run = run;
     options.threads = 1;
-    commit(&attempt, &options, &NoProgress)?;
+    commit(attempt, &options, &NoProgress)?;
     Ok(())
 }
 
@@ -50,8 +69,13 @@ fn write(
     recipe: &Recipe<'_>,
     part: &Part,
     writer: &Writer<'_>,
+    incarnation: Option<Incarnation>,
 ) -> Result<()> {
-    let mut session = Session::begin_alone(Arc::clone(attempt), part.common.clone(), part.writer)?;
+    let (store, common) = (Arc::clone(attempt), part.common.clone());
+    let mut session = match incarnation {
+        Some(own) => Session::with_incarnation(store, common, part.writer, own)?,
+        None => Session::begin_alone(store, common, part.writer)?,
+    };
     let mut options = SessionOptions::default();
     options.threads = 1;
     session.set_options(options);
@@ -155,6 +179,11 @@ impl<'r> Recipe<'r> {
             ));
         }
         Ok(Self { members, tensors, writers })
+    }
+
+    /// The parts of all writers, without chunks.
+    fn parts(&self) -> Result<Vec<Part>> {
+        (0..self.writers.len()).map(|writer| self.part(writer)).collect()
     }
 
     /// A part of a writer's entries and records, without chunks: whatever they break is found here.

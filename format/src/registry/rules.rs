@@ -1316,7 +1316,7 @@ pub const RULES: &[RuleInfo] = &[
         id: RECORD_COORDINATE,
         actor: "Both",
         depth: "O",
-        codes: &[Code::BadIdentity],
+        codes: &[Code::BadIdentity, Code::BadMember],
         chapter: "09-records.md",
         text: "A `coordinate` of no axes is not written (`bad-member`). Its axes MUST be axes of the topology, in topology order, each once, each index from 0 to below the axis's size.",
     },

@@ -1,0 +1,4 @@
+//! `cargo +nightly fuzz run roundtrip`; otherwise replays the files named as arguments.
+#![cfg_attr(fuzzing, no_main)]
+
+waystation_fuzz::main!(waystation_fuzz::roundtrip::run);

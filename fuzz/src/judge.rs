@@ -1,0 +1,83 @@
+//! What every answer of the crates must be like, whatever they were given.
+
+use waystation_format::{Class, Code, Error, rule};
+
+/// A refusal of bytes: it names a rule of the specification and answers with a code of that rule, and blames what was read.
+///
+/// # Panics
+/// If it does not.
+pub fn refusal(e: &Error) {
+    let blamed = matches!(
+        e.class(),
+        Class::Malformed | Class::Corrupt | Class::Incomplete | Class::Unsupported | Class::Limit
+    );
+    assert!(blamed, "a refusal of class {}: {e}", e.class());
+    let id = e.rule_id().unwrap_or_else(|| panic!("a refusal that names no rule: {e}"));
+    // A budget that its caller gave is no rule of the format: whoever spends it says what it was for.
+    if (e.code(), id) == (Code::Limit, rule::CURSOR_CANARY_STEPS) {
+        return;
+    }
+    let info = rule::find(id).unwrap_or_else(|| panic!("a refusal by a rule that is none: {e}"));
+    assert!(info.codes.contains(&e.code()), "{id} has no code {}: {e}", e.code());
+    place(e);
+}
+
+/// The place of an error in a text of `length` bytes lies in it.
+///
+/// # Panics
+/// If it does not.
+pub fn within(e: &Error, length: usize) {
+    if let Some(offset) = e.location().offset {
+        assert!(offset <= length as u64, "offset {offset} in {length} bytes: {e}");
+    }
+}
+
+/// Whether two answers refuse alike: for the same reason, at the same place.
+///
+/// # Panics
+/// If they do not.
+pub fn same(a: &Error, b: &Error, what: &str) {
+    let of = |e: &Error| (e.code(), e.rule_id(), e.location().clone());
+    assert_eq!(of(a), of(b), "{what}: {a} and {b}");
+}
+
+/// Reading a whole checkpoint, which may also meet something that is not to be read whole.
+///
+/// # Panics
+/// If the refusal is none.
+pub fn reading(e: &Error) {
+    if e.code() != Code::BlockBoundary {
+        refusal(e);
+    }
+}
+
+fn place(e: &Error) {
+    if let Some(pointer) = &e.location().pointer {
+        assert!(pointer.is_empty() || pointer.starts_with('/'), "no pointer: {e}");
+        let escapes = pointer.split('~').skip(1);
+        assert!(escapes.into_iter().all(|rest| rest.starts_with(['0', '1'])), "no pointer: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_a_rule_and_one_of_its_codes() {
+        refusal(&Error::rule(Code::NotCanonical, rule::JSON_CANONICAL, "expected x, found y"));
+        let wrong = [
+            Error::new(Code::NotCanonical, "no rule"),
+            Error::rule(Code::NotCanonical, "json.unheard-of", "a rule that is none"),
+            Error::rule(Code::BadChunk, rule::JSON_CANONICAL, "a code of another rule"),
+            Error::rule(Code::BadArgument, rule::JSON_CANONICAL, "the caller is blamed"),
+            Error::rule(Code::NotCanonical, rule::JSON_CANONICAL, "a place").at_pointer("x"),
+        ];
+        for e in wrong {
+            let what = e.to_string();
+            assert!(catch_unwind(AssertUnwindSafe(|| refusal(&e))).is_err(), "{what}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `manifest`: bytes of the two root files. What is read is canonical: it has one text, and that is the one that was read.
+
+use waystation_format::manifest::FileKind;
+use waystation_format::{Manifest, commit_file, names};
+
+use crate::{judge, memory};
+
+/// Reads bytes as a manifest and as a commit file.
+///
+/// # Panics
+/// If a manifest that is read has another text, names a file twice or one that is not of the form of its kind; if a refusal
+/// names no rule; if memory goes beyond [`memory::DECODING`].
+pub fn run(data: &[u8]) {
+    commit(data);
+    let (parsed, peak) = memory::peak(|| Manifest::parse(data));
+    memory::DECODING.check(peak, data.len(), "a manifest");
+    let manifest = match parsed {
+        Ok(manifest) => manifest,
+        Err(e) => {
+            judge::within(&e, data.len());
+            return judge::refusal(&e);
+        }
+    };
+    let encoded = manifest.encode().expect("what was read can be written");
+    assert!(encoded == data, "a manifest with two texts");
+    let files = manifest.named_files().expect("lists within the limits have positions");
+    for pair in files.windows(2) {
+        assert!(pair[0].name < pair[1].name, "{} is named twice, or out of order", pair[0].name);
+    }
+    for file in files {
+        let known = match file.kind {
+            FileKind::Attachment { writer, position } => names::parse_attachment(&file.name)
+                .is_some_and(|(w, inc, p)| {
+                    (w, p) == (writer, position) && inc == manifest.parts[w as usize].inc
+                }),
+            FileKind::Part { writer } => {
+                names::parse_part(&file.name).is_some_and(|(w, _)| w == writer)
+            }
+            FileKind::RecordsPage { page } => names::parse_records_page(&file.name) == Some(page),
+            FileKind::TensorsPage { page } => names::parse_tensors_page(&file.name) == Some(page),
+            FileKind::Shard { writer, position } => {
+                assert!(manifest.shard(writer, position).is_some());
+                names::parse_shard(&file.name).is_some_and(|shard| shard.writer == writer)
+            }
+        };
+        assert!(known, "{} does not say that it is {:?}", file.name, file.kind);
+        assert!(file.name.as_str() < names::COMMIT, "{} comes after the commit file", file.name);
+    }
+}
+
+fn commit(data: &[u8]) {
+    match commit_file::parse(data) {
+        Ok(digest) => {
+            assert_eq!(&commit_file::encode(&digest)[..], data, "a commit file with two texts")
+        }
+        Err(e) => {
+            judge::within(&e, data.len());
+            judge::refusal(&e);
+        }
+    }
+}

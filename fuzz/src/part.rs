@@ -1,0 +1,181 @@
+//! `part`: bytes of a part. What is read has one text, and its entries are sound.
+
+use waystation_format::entry::{Entry, Tensor};
+use waystation_format::part::{Part, PartContent};
+use waystation_format::shard::{Layout, each_layout_of};
+use waystation_format::{Digest, Result};
+
+use crate::{judge, memory};
+
+/// The largest tensor whose elements are counted one by one.
+const COUNTED: u64 = 1 << 16;
+
+/// Reads bytes as a part, and lays its shards out.
+///
+/// # Panics
+/// If a part that is read has another text, holds chunks that overlap, or a layout that is none; if a refusal names no rule; if
+/// memory goes beyond [`memory::DECODING`].
+pub fn run(data: &[u8]) {
+    let (parsed, peak) = memory::peak(|| Part::parse(data.to_vec()));
+    memory::DECODING.check(peak, data.len(), "a part");
+    let part = match parsed {
+        Ok(part) => part,
+        Err(e) => {
+            judge::within(&e, data.len());
+            return judge::refusal(&e);
+        }
+    };
+    assert_eq!(part.raw(), data);
+    assert_eq!(part.digest(), Digest::of(data));
+    let entries: Vec<Entry> = part.entries().collect::<Result<_>>().expect("entries were checked");
+    let records = part.records().collect::<Result<Vec<_>>>().expect("records were checked");
+    for entry in &entries {
+        if let Entry::Tensor(tensor) = entry {
+            apart(tensor);
+        }
+    }
+    let content = PartContent {
+        common: part.common.clone(),
+        writer: part.writer,
+        inc: part.inc,
+        attachments: part.attachments.clone(),
+        shards: part.shards.clone(),
+        extensions: part.extensions.clone(),
+        inventory: part.inventory,
+        omitted: part.omitted.clone(),
+        producer: part.producer.clone(),
+        entries,
+        records,
+    };
+    let encoded = content.encode().expect("what was read can be written");
+    assert!(encoded == data, "a part with two texts");
+    let (layouts, peak) = memory::peak(|| each_layout_of(&part));
+    memory::DECODING.check(peak, data.len() + part.shards.len() * 8192, "the layouts of a part");
+    match layouts {
+        Err(e) => judge::refusal(&e),
+        Ok(layouts) => {
+            assert_eq!(layouts.len(), part.shards.len());
+            for (layout, stated) in layouts.into_iter().zip(&part.shards) {
+                match layout {
+                    Err(e) => judge::refusal(&e),
+                    Ok(layout) => {
+                        assert_eq!(layout.bytes, stated.bytes);
+                        whole(&layout);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Chunks of one tensor lie in its shape, and no two hold one element. Where they have as many elements as it, none is missing.
+///
+/// # Panics
+/// If not.
+pub fn apart(tensor: &Tensor) {
+    let key = || tensor.identity.key();
+    let elements = tensor.elements().expect("elements were counted");
+    for chunk in &tensor.chunks {
+        assert!(
+            chunk.region.is_within(&tensor.shape),
+            "{}: {} leaves the shape",
+            key(),
+            chunk.region
+        );
+        assert!(
+            chunk.offset.checked_add(tensor.chunk_bytes(&chunk.region).expect("counted")).is_some()
+        );
+    }
+    let mut spans: Vec<(u32, u32, u64, u64)> = tensor
+        .chunks
+        .iter()
+        .map(|c| {
+            (
+                c.writer,
+                c.shard,
+                c.offset,
+                c.offset + tensor.chunk_bytes(&c.region).expect("counted"),
+            )
+        })
+        .collect();
+    spans.sort_unstable();
+    for pair in spans.windows(2) {
+        let [(w, s, _, end), (w2, s2, begin, _)] = [pair[0], pair[1]];
+        assert!((w, s) != (w2, s2) || end <= begin, "{}: chunks share bytes", key());
+    }
+    let _ = elements;
+}
+
+/// Counts every element: each lies in exactly one chunk. Of large tensors nothing is said.
+///
+/// # Panics
+/// If not.
+pub fn covered(tensor: &Tensor) {
+    apart(tensor);
+    let elements = tensor.elements().expect("elements were counted");
+    if elements > COUNTED || tensor.chunks.len() as u64 > COUNTED {
+        return;
+    }
+    let mut seen = vec![0_u8; elements as usize];
+    for chunk in &tensor.chunks {
+        for (begin, count) in chunk.region.runs(&tensor.shape).expect("a box of the shape") {
+            for at in begin..begin + count {
+                seen[at as usize] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|&times| times == 1), "{}: {seen:?}", tensor.identity.key());
+}
+
+/// A layout fills its file: header, then chunks, pads and table without a hole.
+///
+/// # Panics
+/// If it does not.
+pub fn whole(layout: &Layout) {
+    assert_eq!(layout.header.len() as u64, layout.data_start);
+    assert_eq!(layout.data_start % 4096, 0);
+    assert_eq!(layout.bytes % 4096, 0);
+    for pair in layout.offsets.windows(2) {
+        assert!(pair[0] < pair[1]);
+    }
+    for pair in layout.pads.windows(2) {
+        assert!(pair[0].end <= pair[1].start);
+    }
+    let last = layout.offsets.last().copied().unwrap_or(0);
+    assert!(layout.data_start <= last && last < layout.bytes);
+    if let Some(table) = layout.table {
+        assert!(table.offset.checked_add(table.count * 4).is_some_and(|end| end <= layout.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use waystation_format::entry::Chunk;
+    use waystation_format::{Dtype, Identity, Region};
+
+    use super::*;
+
+    fn tensor(boxes: &[(u64, u64, u64)]) -> Tensor {
+        let mut tensor = Tensor::new(Identity::param("w"), Dtype::U8, &[6]);
+        tensor.chunks = boxes
+            .iter()
+            .map(|&(offset, at, extent)| Chunk {
+                writer: 0,
+                shard: 0,
+                offset,
+                region: Region::new(&[at], &[extent]),
+                crc32c: 0,
+                table_index: None,
+            })
+            .collect();
+        tensor
+    }
+
+    #[test]
+    fn counting_sees_what_is_missing_and_what_is_there_twice() {
+        covered(&tensor(&[(0, 0, 4), (256, 4, 2)]));
+        for wrong in [&[(0, 0, 4)][..], &[(0, 0, 4), (256, 3, 3)], &[(0, 0, 4), (2, 4, 2)]] {
+            assert!(std::panic::catch_unwind(|| covered(&tensor(wrong))).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `reshard`: one content in two layouts. Regions are the same of both, pieces that are scattered and gathered are the whole, and a
+//! checkpoint that is written again says the same.
+
+use std::sync::Arc;
+
+use arbitrary::Unstructured;
+use serde_json::Value;
+use waystation_conformance::bend::straight;
+use waystation_conformance::build;
+use waystation_conformance::recipe::Recipe;
+use waystation_format::{Attempt, Code, Entry, Identity, Region, Result, Tensor, pack};
+use waystation_reader::reshard::share;
+use waystation_reader::{Checkpoint, NoProgress, Want};
+use waystation_store::MemoryFs;
+use waystation_writer::{ReshardOptions, reshard};
+
+use crate::{gen_layout, gen_recipe, mutate, reader};
+
+/// Lays one content out twice and compares.
+///
+/// # Panics
+/// If anything differs.
+pub fn run(data: &[u8]) {
+    let mut u = Unstructured::new(data);
+    let _ = two_layouts(&mut u);
+}
+
+fn two_layouts(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+    let recipe = gen_recipe::recipe(u)?;
+    let other = gen_recipe::laid_out_anew(u, &recipe)?;
+    let (one, two) = (open(&recipe), open(&other));
+    let expected = reader::everything(&one).expect("a sound recipe");
+    assert_eq!(
+        reader::everything(&two).expect("a sound recipe"),
+        expected,
+        "another layout says something else"
+    );
+
+    for (number, whole) in recipe.tensors.iter().enumerate() {
+        if whole.entry.contains_key("block") {
+            continue;
+        }
+        let shape = gen_recipe::numbers(&whole.entry["shape"]);
+        let identity = Identity::parse_key(&build::key(&Value::Object(whole.entry.clone())))
+            .expect("of a recipe");
+        let regions =
+            (0..3).map(|_| gen_layout::region(u, &shape)).collect::<arbitrary::Result<Vec<_>>>()?;
+        for (start, extent) in &regions {
+            let slice = build::slice(&recipe, number, start, extent);
+            for checkpoint in [&one, &two] {
+                let read = checkpoint
+                    .tensor(&identity)
+                    .expect("it is there")
+                    .read_region(&Region::new(start, extent));
+                let read =
+                    read.unwrap_or_else(|e| panic!("{start:?} {extent:?} of {shape:?}: {e}"));
+                assert_eq!(
+                    build::sha256(&read),
+                    slice["sha256"],
+                    "{start:?} {extent:?} of {shape:?}"
+                );
+            }
+        }
+        together(&two, &identity, &regions);
+    }
+    gather(&one, u.int_in_range(1..=5)?);
+    again(&one, &expected, u.int_in_range(1..=4)?, *u.choose(&[None, Some(4096), Some(16384)])?);
+    Ok(())
+}
+
+fn open(recipe: &Recipe) -> Checkpoint {
+    reader::open(&mutate::stored(&straight(recipe)))
+        .unwrap_or_else(|e| panic!("a sound recipe is refused: {e}"))
+}
+
+/// Regions that are planned together are what each is alone.
+fn together(checkpoint: &Checkpoint, identity: &Identity, regions: &[gen_layout::Box]) {
+    let regions: Vec<Region> =
+        regions.iter().map(|(start, extent)| Region::new(start, extent)).collect();
+    let wants: Vec<Want> = regions
+        .iter()
+        .map(|region| Want { tensor: identity.clone(), region: Some(region.clone()) })
+        .collect();
+    let read = checkpoint.read(&wants).expect("regions of the tensor");
+    let tensor = checkpoint.tensor(identity).expect("it is there");
+    for (region, bytes) in regions.iter().zip(read) {
+        assert_eq!(
+            tensor.read_region(region).expect("a moment ago"),
+            bytes,
+            "{region} read with others"
+        );
+    }
+}
+
+/// Pieces that are shared out among writers are the whole when they are put together.
+fn gather(checkpoint: &Checkpoint, writers: u32) {
+    let entries: Vec<Arc<Entry>> =
+        checkpoint.entries().collect::<Result<_>>().expect("a sound recipe");
+    let tensors: Vec<&Tensor> = entries
+        .iter()
+        .filter_map(|entry| match &**entry {
+            Entry::Tensor(tensor) if tensor.block.is_none() => Some(tensor),
+            _ => None,
+        })
+        .collect();
+    let shared = share(&tensors, writers).expect("sizes of a recipe");
+    assert_eq!(shared.len(), writers as usize);
+    for (number, tensor) in tensors.iter().enumerate() {
+        let reference = checkpoint.tensor(&tensor.identity).expect("it is there");
+        let expected = reference.read().expect("a sound recipe");
+        let mut whole = vec![0; expected.len()];
+        let all = Region::whole(&tensor.shape);
+        for piece in shared.iter().flatten().filter(|piece| piece.tensor == number) {
+            let bytes = reference.read_region(&piece.region).expect("a piece of it");
+            assert_eq!(bytes.len() as u64, piece.bytes);
+            pack::copy_region(
+                tensor.dtype.bits(),
+                &bytes,
+                &piece.region,
+                &mut whole,
+                &all,
+                &piece.region,
+            )
+            .expect("a piece lies in the whole");
+        }
+        assert!(whole == expected, "{}: gathered, it is something else", tensor.identity.key());
+    }
+}
+
+/// Written again for other writers, it says the same.
+fn again(
+    checkpoint: &Checkpoint,
+    expected: &reader::Content,
+    writers: u32,
+    block_bytes: Option<u64>,
+) {
+    let to = MemoryFs::new().store();
+    let mut options = ReshardOptions::new(writers);
+    options.block_bytes = block_bytes;
+    options.attempt = Attempt::parse("0000000700000000");
+    options.session.threads = 1;
+    match reshard(checkpoint, &to, &options, &NoProgress) {
+        Ok(_) => {}
+        // Nothing follows the last timeline.
+        Err(e) if e.code() == Code::Limit => return,
+        Err(e) => panic!("a sound checkpoint cannot be written again: {e}"),
+    }
+    let answers = reader::answers(&to);
+    assert!(answers.findings.is_empty(), "written again: {:?}", answers.findings);
+    assert_eq!(
+        &answers.read.expect("it was verified"),
+        expected,
+        "written again, it says something else"
+    );
+}

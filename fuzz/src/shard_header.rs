@@ -1,0 +1,135 @@
+//! `shard_header`: bytes as a safetensors file. Two readings of them agree, and a header that our layout function writes is read
+//! back as what was laid out.
+//!
+//! A reader of checkpoints never parses a header. Two things do: `import`, whose parser is held against the one of the
+//! safetensors crate here, and the layout function, which makes headers.
+
+use std::collections::BTreeMap;
+
+use safetensors::SafeTensors;
+use waystation_cli::fuzzing::{Found, foreign_tensors};
+use waystation_format::shard::{CHUNK_KEY, Layout, PAD_KEY, Slot, TABLE_KEY, lay_out};
+use waystation_format::{Class, Code, Dims};
+
+use crate::{judge, memory, part};
+
+/// Bytes of a block when headers are laid out.
+const BLOCK_BYTES: u64 = 4096;
+/// Data of a file that is laid out and read again.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Reads bytes as a safetensors file in two ways, and lays out what is in it.
+///
+/// # Panics
+/// If the two ways differ, a tensor leaves the file, or a header of ours is not read back as what was laid out.
+pub fn run(data: &[u8]) {
+    let (ours, peak) = memory::peak(|| foreign_tensors(data));
+    memory::DECODING.check(peak, data.len(), "the header of a foreign file");
+    let theirs = SafeTensors::deserialize(data);
+    match &ours {
+        Ok(tensors) => {
+            let mut end = None;
+            for (name, dtype, shape, bytes) in tensors {
+                assert!(
+                    bytes.start <= bytes.end && bytes.end <= data.len() as u64,
+                    "{name:?} leaves the file"
+                );
+                assert!(
+                    end.is_none_or(|end| end == bytes.start),
+                    "{name:?} leaves a hole before it"
+                );
+                end = Some(bytes.end);
+                if let Ok(theirs) = &theirs {
+                    let view = theirs
+                        .tensor(name)
+                        .unwrap_or_else(|e| panic!("{name:?} is ours alone: {e}"));
+                    let range = bytes.start as usize..bytes.end as usize;
+                    assert!(
+                        std::ptr::eq(view.data(), &raw const data[range]),
+                        "{name:?} is elsewhere"
+                    );
+                    assert_eq!(view.dtype().bitsize(), dtype.bits() as usize, "{name:?}");
+                    assert!(
+                        view.shape().iter().map(|&size| size as u64).eq(shape.iter().copied()),
+                        "{name:?}"
+                    );
+                }
+            }
+            if let Ok(theirs) = &theirs {
+                assert_eq!(theirs.len(), tensors.len());
+            }
+        }
+        Err(e) => {
+            assert!(matches!(e.class(), Class::Usage | Class::Limit | Class::Unsupported), "{e}");
+            judge::within(e, data.len());
+        }
+    }
+    // A file that both take is taken alike. We refuse more: names that stand twice, pads and chunks of checkpoints. They refuse
+    // dtypes that only we have.
+    if let (Err(e), Ok(theirs)) = (&ours, &theirs) {
+        let reserved = theirs.names().iter().any(|name| {
+            name.starts_with(CHUNK_KEY) || name.starts_with(PAD_KEY) || *name == TABLE_KEY
+        });
+        let twice = e.message().contains("stands twice") || e.message().contains("duplicate field");
+        assert!(reserved || twice || e.code() == Code::Limit, "refused by us alone: {e}");
+    }
+    let tensors = ours.unwrap_or_default();
+    if data.len() as u64 <= MOST_BYTES && !tensors.is_empty() {
+        lay_out_again(&tensors);
+    }
+}
+
+/// Lays out tensors in the order given, and reads the header.
+fn lay_out_again(tensors: &[Found]) {
+    let slots: Vec<Slot<'_>> = tensors
+        .iter()
+        .filter(|(_, dtype, _, bytes)| dtype.header_self() && bytes.start < bytes.end)
+        .map(|(name, dtype, shape, bytes)| Slot {
+            key: name.as_str().into(),
+            dtype: *dtype,
+            shape: Dims::from_slice(shape),
+            bytes: bytes.end - bytes.start,
+        })
+        .collect();
+    let layout = match lay_out(&slots, BLOCK_BYTES) {
+        Ok(layout) => layout,
+        Err(e) => {
+            assert!(slots.is_empty(), "{e}");
+            return judge::refusal(&e);
+        }
+    };
+    part::whole(&layout);
+    let mut file = layout.header.clone();
+    file.resize(layout.bytes as usize, 0);
+    let read = SafeTensors::deserialize(&file)
+        .unwrap_or_else(|e| panic!("a header of ours is refused: {e}"));
+    let mut begins = BTreeMap::new();
+    for (name, view) in read.iter() {
+        begins.insert(
+            (view.data().as_ptr() as usize - file.as_ptr() as usize) as u64,
+            (name.to_owned(), view),
+        );
+    }
+    for (slot, &offset) in slots.iter().zip(&layout.offsets) {
+        let (name, view) = begins.remove(&offset).expect("a slot begins where it was laid");
+        assert_eq!(name, slot.key);
+        assert_eq!(view.data().len() as u64, slot.bytes);
+        assert!(view.shape().iter().map(|&size| size as u64).eq(slot.shape.iter().copied()));
+        let align = if slot.bytes >= 65536 { 4096 } else { 256 };
+        assert_eq!(offset % align, 0);
+    }
+    let rest = layout.pads.len() + usize::from(layout.table.is_some());
+    assert_eq!(begins.len(), rest, "what is left are pads and the table");
+    table(&slots, &layout);
+}
+
+/// The indices of the table by chapter 6.1, counted once more.
+fn table(slots: &[Slot<'_>], layout: &Layout) {
+    let mut count = 0;
+    for (slot, &index) in slots.iter().zip(&layout.table_index) {
+        let long = slot.bytes > BLOCK_BYTES;
+        assert_eq!(index, long.then_some(count));
+        count += if long { slot.bytes.div_ceil(BLOCK_BYTES) } else { 0 };
+    }
+    assert_eq!(layout.table.map_or(0, |table| table.count), count);
+}

@@ -1,0 +1,132 @@
+//! `sources`: one directory in memory, on disk, mapped, and from a disk that gives few bytes at a time and is interrupted. All of
+//! them say the same.
+
+#![allow(unsafe_code, reason = "mapping files is what is tested; the call carries its proof")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use waystation_format::{Code, Digest, Entry, Result};
+use waystation_reader::Checkpoint;
+use waystation_store::testing::{Errno, FailingFs, Op};
+use waystation_store::{DirStore, Store, open_path};
+
+use crate::gen_archive::{self, Directory};
+use crate::judge;
+use crate::reader::{self, Answers};
+
+/// Reads what the bytes stand for from every source.
+///
+/// # Panics
+/// If two sources differ: in what they say, or in why and where they refuse.
+pub fn run(data: &[u8]) {
+    let directory = gen_archive::decode(data);
+    let memory = directory.memory();
+    let expected = reader::answers(&memory.store());
+
+    let most = usize::from(data.first().copied().unwrap_or(0)) % 700 + 1;
+    let failing = FailingFs::new(memory);
+    failing.limit_transfer(most);
+    for (op, nth) in [
+        (Op::ReadAt, 1),
+        (Op::ReadAt, 3),
+        (Op::Stat, 2),
+        (Op::OpenRead, 2),
+        (Op::List, 1),
+        (Op::StatFile, 3),
+    ] {
+        failing.fail(op, nth, Errno::INTR);
+    }
+    let slow: Arc<dyn Store> =
+        Arc::new(DirStore::open(Arc::new(failing), Path::new("")).expect("the root is there"));
+    same(&expected, &reader::answers(&slow), "few bytes at a time");
+
+    let placed = place(&directory).expect("a temporary directory can be filled");
+    let store = open_path(placed.path()).expect("it was made just now");
+    same(&expected, &reader::answers(&store), "files on disk");
+    if expected.read.is_ok() || !expected.findings.is_empty() {
+        mapped(&store);
+    }
+}
+
+fn same(a: &Answers, b: &Answers, what: &str) {
+    match (&a.read, &b.read) {
+        (Ok(a), Ok(b)) => assert_eq!(a, b, "{what}"),
+        (Err(a), Err(b)) => judge::same(a, b, what),
+        (Ok(_), Err(e)) => panic!("{what} are refused: {e}"),
+        (Err(e), Ok(_)) => panic!("{what} are accepted, memory is not: {e}"),
+    }
+    assert_eq!(a.findings.len(), b.findings.len(), "{what}: {:?} and {:?}", a.findings, b.findings);
+    for (a, b) in a.findings.iter().zip(&b.findings) {
+        judge::same(a, b, what);
+    }
+}
+
+/// The directory on disk; what the file system cannot hold is left out, as it is in memory.
+fn place(directory: &Directory) -> std::io::Result<TempDir> {
+    let placed = tempfile::Builder::new().prefix("waystation-fuzz-").tempdir()?;
+    let at = |path: &String| {
+        let whole = placed.path().join(path);
+        let made = whole.parent().is_none_or(|folder| fs::create_dir_all(folder).is_ok());
+        made.then_some(whole)
+    };
+    for (path, bytes) in &directory.files {
+        if let Some(path) = at(path) {
+            let _ = fs::write(path, bytes);
+        }
+    }
+    for path in &directory.others {
+        if let Some(path) = at(path) {
+            let _ = std::os::unix::fs::symlink("nowhere", path);
+        }
+    }
+    Ok(placed)
+}
+
+/// Views of every tensor, beside what reading it gives.
+fn mapped(store: &Arc<dyn Store>) {
+    let Ok(checkpoint) = reader::open(store) else { return };
+    let Ok(entries) = checkpoint.entries().collect::<Result<Vec<Arc<Entry>>>>() else { return };
+    // SAFETY: the files lie in a temporary directory of this call, which nobody else knows, and are not touched until it ends.
+    let mapped = unsafe { reader::open(store).expect("a moment ago").into_mapped() };
+    for entry in entries {
+        let read = reader::digest(&checkpoint, &entry);
+        let of = |bytes: &[u8]| (bytes.len() as u64, Digest::of(bytes));
+        let identity = match &*entry {
+            Entry::Tensor(tensor) => tensor.identity.clone(),
+            Entry::Alias(alias) => alias.identity(),
+        };
+        agree(&read, mapped.view(&identity).map(|view| of(&view)), &entry.key());
+        agree(&read, private(&checkpoint, &entry, of), &entry.key());
+    }
+}
+
+fn private(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    of: fn(&[u8]) -> (u64, Digest),
+) -> Result<(u64, Digest)> {
+    let Entry::Tensor(tensor) = entry else { return Err(not_one_run()) };
+    // SAFETY: as above; the view ends here.
+    unsafe { checkpoint.map_private(&tensor.identity) }.map(|view| of(&view))
+}
+
+fn not_one_run() -> waystation_format::Error {
+    waystation_format::Error::new(Code::NotOneRun, "an alias")
+}
+
+/// A view is what was read. One that is refused says why: it is no run of bytes, or the bytes are refused when they are read.
+fn agree(read: &Result<(u64, Digest)>, view: Result<(u64, Digest)>, key: &str) {
+    match (read, view) {
+        (Ok(read), Ok(view)) => assert_eq!(*read, view, "{key}"),
+        (Err(e), Ok(_)) => panic!("{key}: a view of what cannot be read: {e}"),
+        (_, Err(e)) if e.code() == Code::NotOneRun => {}
+        // A view looks at unused bits, which reading passes over.
+        (Ok(_), Err(e)) => assert_eq!(e.code(), Code::NonzeroPad, "{key}: {e}"),
+        (Err(a), Err(b)) => {
+            assert!(a.code() == b.code() || b.code() == Code::NonzeroPad, "{key}: {a} and {b}")
+        }
+    }
+}
