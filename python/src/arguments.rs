@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyString};
+use pyo3::types::{PyBytes, PyInt, PyIterator, PyString};
 
 use crate::key::shown;
 
@@ -98,6 +98,18 @@ pub(crate) fn items<'py, T: for<'a> FromPyObject<'a, 'py>>(
         })
     };
     value.try_iter().map_err(|_| refused())?.map(read).collect()
+}
+
+/// The things of any iterable but a text, each asked for when it is needed.
+///
+/// # Errors
+/// `TypeError` for what cannot be iterated over.
+pub(crate) fn iterator<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let refused = || PyTypeError::new_err(format!("expected an iterable, found {}", shown(value)));
+    if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
+        return Err(refused());
+    }
+    value.try_iter().map_err(|_| refused())
 }
 
 /// Pairs of a number and an array.

@@ -1,4 +1,5 @@
-//! Memory of Python arrays, through DLPack: with [`layout`] all of the package's unsafe code.
+//! Memory of Python arrays, through DLPack: with [`layout`] and [`stream`] all of the package's
+//! unsafe code.
 //!
 //! It knows capsules and who owns what is in them. It must not know tensors: what is lent or
 //! borrowed are 1-D runs of bytes.
@@ -11,6 +12,7 @@
 #![allow(unsafe_code, reason = "a capsule is a C pointer by nature; each call carries its proof")]
 
 mod layout;
+mod stream;
 
 use std::ffi::CStr;
 use std::fmt;
@@ -75,13 +77,29 @@ impl Bytes {
     /// # Errors
     /// `bad-argument` for anything else.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+        Self::lent(object, Form::Bytes)
+    }
+
+    /// As [`Bytes::of`], of elements of any type in any shape, row-major in memory of the CPU; also
+    /// of a capsule that nobody took yet.
+    ///
+    /// # Errors
+    /// `bad-argument` for anything else.
+    pub(crate) fn of_elements(object: &Bound<'_, PyAny>) -> Result<Self> {
+        match object.cast::<PyCapsule>() {
+            Ok(capsule) => Borrowed::take_out(capsule, Form::Elements).map(Self),
+            Err(_) => Self::lent(object, Form::Elements),
+        }
+    }
+
+    fn lent(object: &Bound<'_, PyAny>, form: Form) -> Result<Self> {
         if let Ok(bytes) = object.cast::<PyBytes>() {
             let slice = bytes.as_bytes();
             let start = NonNull::from(slice).cast();
             let keep = Keep::Bytes { _object: bytes.clone().unbind() };
             return Ok(Self(Borrowed { start, len: slice.len(), read_only: true, _keep: keep }));
         }
-        Borrowed::of(object).map(Self)
+        Borrowed::of(object, form).map(Self)
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -91,8 +109,7 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
     }
 
-    /// Where it lies, to tell whether it overlaps another.
-    pub(crate) fn addresses(&self) -> Range<usize> {
+    fn addresses(&self) -> Range<usize> {
         self.0.addresses()
     }
 }
@@ -104,7 +121,7 @@ impl BytesMut {
     /// # Errors
     /// `bad-argument` for anything else.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
-        let borrowed = Borrowed::of(object)?;
+        let borrowed = Borrowed::of(object, Form::Bytes)?;
         if borrowed.read_only {
             return Err(usage(
                 "expected an array that can be written to, found one that is read-only",
@@ -125,9 +142,66 @@ impl BytesMut {
         self.0.len
     }
 
-    /// Where it lies, to tell whether it overlaps another.
-    pub(crate) fn addresses(&self) -> Range<usize> {
+    /// Its parts, one after another.
+    pub(crate) fn parts(&mut self) -> Parts<'_> {
+        Parts { memory: self, given: 0 }
+    }
+
+    fn addresses(&self) -> Range<usize> {
         self.0.addresses()
+    }
+}
+
+/// Memory to write to, of which parts are given away: each of them once, to be written to on
+/// whatever thread. What lies between them stays untouched.
+pub(crate) struct Parts<'a> {
+    memory: &'a mut BytesMut,
+    /// Up to here all is given away, or was passed over.
+    given: usize,
+}
+
+/// Memory for one source.
+pub(crate) struct Part<'a>(&'a mut [u8]);
+
+impl<'a> Parts<'a> {
+    /// The part for all of `source` at `at`, which must lie behind all parts before.
+    ///
+    /// # Errors
+    /// `bad-argument` where it does not, where it ends behind the memory, and for a source that
+    /// overlaps the memory.
+    pub(crate) fn next(&mut self, at: usize, source: &Bytes) -> Result<Part<'a>> {
+        let (len, read, all) = (source.0.len, source.0.addresses(), self.memory.addresses());
+        let end = at.checked_add(len).filter(|&end| at >= self.given && end <= self.memory.len());
+        let Some(end) = end else {
+            let (from, to) = (self.given, self.memory.len());
+            return Err(usage(format!(
+                "expected a place for {len} bytes from {from} to {to}, found one at {at}"
+            )));
+        };
+        if !read.is_empty() && read.start < all.end && all.start < read.end {
+            return Err(usage(
+                "expected sources apart from the memory, found one that overlaps it",
+            ));
+        }
+        self.given = end;
+        let start = self.memory.0.start.as_ptr().wrapping_add(at);
+        // SAFETY: these are `len` of the bytes of the memory, which are writable and stay while it
+        // is borrowed, `'a`. Nobody else has them: `self` has all of the memory to itself, no part
+        // before reaches beyond `at`, and none after begins before `end`.
+        Ok(Part(unsafe { std::slice::from_raw_parts_mut(start, len) }))
+    }
+}
+
+impl<'a> Part<'a> {
+    /// The first `len` bytes, or all there are, and the rest.
+    pub(crate) fn split(self, len: usize) -> (Self, Self) {
+        let (first, rest) = self.0.split_at_mut(len.min(self.0.len()));
+        (Self(first), Self(rest))
+    }
+
+    /// Copies `source` to where it belongs, past the caches: it is written to a file later.
+    pub(crate) fn fill(self, source: &[u8]) {
+        stream::copy(source, self.0);
     }
 }
 
@@ -243,17 +317,16 @@ unsafe fn left<T>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<*mut T> {
     Some(pointer.cast()).filter(|pointer: &*mut T| !pointer.is_null())
 }
 
-/// Checks that nothing that is written to overlaps anything else: two destinations each other, or a
-/// destination a source.
+/// Checks that nothing that is written to overlaps anything else that is.
 ///
 /// # Errors
-/// `bad-argument` where one does.
-pub(crate) fn apart(destinations: &[BytesMut], sources: &[Bytes]) -> Result<()> {
+/// `bad-argument` where two do.
+pub(crate) fn apart(destinations: &[BytesMut]) -> Result<()> {
     let mut written: Vec<Range<usize>> = destinations.iter().map(BytesMut::addresses).collect();
     written.retain(|range| !range.is_empty());
     written.sort_unstable_by_key(|range| range.start);
     let mut end = 0;
-    for range in &written {
+    for range in written {
         if range.start < end {
             return Err(usage(
                 "expected destinations apart from one another, found two that overlap",
@@ -261,22 +334,30 @@ pub(crate) fn apart(destinations: &[BytesMut], sources: &[Bytes]) -> Result<()> 
         }
         end = range.end;
     }
-    for read in sources.iter().map(Bytes::addresses).filter(|range| !range.is_empty()) {
-        let after = written.partition_point(|range| range.end <= read.start);
-        if written.get(after).is_some_and(|range| range.start < read.end) {
-            return Err(usage("expected sources apart from destinations, found two that overlap"));
-        }
-    }
     Ok(())
 }
 
+/// What an array has to be.
+#[derive(Clone, Copy)]
+enum Form {
+    /// One axis of contiguous `uint8`.
+    Bytes,
+    /// Elements of whole bytes, row-major.
+    Elements,
+}
+
 impl Borrowed {
-    /// Takes the tensor out of the capsule of an array.
-    fn of(object: &Bound<'_, PyAny>) -> Result<Self> {
+    /// Takes the tensor out of the capsule that an array gives.
+    fn of(object: &Bound<'_, PyAny>, form: Form) -> Result<Self> {
         let capsule = capsule(object)?;
         let capsule = capsule.cast::<PyCapsule>().map_err(|_| {
             usage(format!("expected __dlpack__ to give a capsule, found {}", type_name(&capsule)))
         })?;
+        Self::take_out(capsule, form)
+    }
+
+    /// Takes the tensor out of a capsule.
+    fn take_out(capsule: &Bound<'_, PyCapsule>, form: Form) -> Result<Self> {
         let [name, used] = VERSIONED;
         if let Some(tensor) = named::<Versioned>(capsule, name)? {
             // SAFETY: a capsule of this name holds a managed tensor of whatever version; the
@@ -288,14 +369,15 @@ impl Borrowed {
             // SAFETY: of this major version the layout is the one declared above.
             let managed = unsafe { tensor.as_ref() };
             let read_only = managed.flags & READ_ONLY != 0;
-            return Self::take(capsule, used, Taken::Versioned(tensor), &managed.tensor, read_only);
+            let taken = Taken::Versioned(tensor);
+            return Self::take(capsule, used, taken, &managed.tensor, read_only, form);
         }
         let [name, used] = LEGACY;
         if let Some(tensor) = named::<Legacy>(capsule, name)? {
             // SAFETY: a capsule of this name holds a managed tensor of the layout declared above.
             let managed = unsafe { tensor.as_ref() };
             // Exporters refuse to export read-only memory in this form, which cannot say it.
-            return Self::take(capsule, used, Taken::Legacy(tensor), &managed.tensor, false);
+            return Self::take(capsule, used, Taken::Legacy(tensor), &managed.tensor, false, form);
         }
         Err(usage("expected a capsule that nobody took before, found one of another name"))
     }
@@ -307,9 +389,15 @@ impl Borrowed {
         taken: Taken,
         tensor: &Tensor,
         read_only: bool,
+        form: Form,
     ) -> Result<Self> {
-        // SAFETY: the tensor is one that an exporter put into a capsule, as DLPack defines it.
-        let bytes = unsafe { tensor.bytes() }.map_err(usage)?;
+        let bytes = match form {
+            // SAFETY: the tensor is one that an exporter put into a capsule, as DLPack defines it.
+            Form::Bytes => unsafe { tensor.bytes() },
+            // SAFETY: as above.
+            Form::Elements => unsafe { tensor.elements() },
+        }
+        .map_err(usage)?;
         // SAFETY: it is a capsule, the interpreter is attached, and the name lives forever.
         let renamed = unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
         if renamed != 0 {
@@ -350,12 +438,12 @@ fn named<T>(capsule: &Bound<'_, PyCapsule>, name: &CStr) -> Result<Option<NonNul
 /// The capsule that an array gives of itself.
 fn capsule<'py>(object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
     let py = object.py();
-    let name = type_name(object);
     let export = match object.getattr(intern!(py, "__dlpack__")) {
         Ok(export) => export,
         Err(error) if error.is_instance_of::<PyAttributeError>(py) => {
+            let found = type_name(object);
             return Err(usage(format!(
-                "expected bytes or an array that speaks DLPack, found {name}"
+                "expected bytes or an array that speaks DLPack, found {found}"
             )));
         }
         Err(error) => return Err(error.into()),
@@ -367,8 +455,12 @@ fn capsule<'py>(object: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>> {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => export.call0(),
         other => other,
     };
-    let message = format!("expected an array that lends its memory, found {name} that does not");
-    capsule.map_err(|cause| usage_because(py, &message, cause))
+    capsule.map_err(|cause| {
+        let found = type_name(object);
+        let message =
+            format!("expected an array that lends its memory, found {found} that does not");
+        usage_because(py, &message, cause)
+    })
 }
 
 fn type_name(object: &Bound<'_, PyAny>) -> String {

@@ -175,3 +175,42 @@ fn an_offset_and_absent_strides_are_followed() {
     let expected: Vec<u8> = (0..32).map(|at| if (8..12).contains(&at) { 6 } else { 0 }).collect();
     assert_eq!(memory.bytes(), expected);
 }
+
+/// Elements of any type in any shape are their bytes, where they lie row-major; else they are refused.
+#[test]
+fn elements_are_their_bytes_in_any_shape() {
+    /// Shape, strides, bits and lanes, and the bytes that are found.
+    type Case = (&'static [i64], &'static [i64], (u8, u16), Option<usize>);
+    let cases: [Case; 11] = [
+        (&[2, 3], &[3, 1], (32, 1), Some(24)),
+        (&[2, 1, 3], &[3, 77, 1], (64, 1), Some(48)),
+        (&[], &[], (64, 2), Some(16)),
+        (&[5], &[1], (4, 2), Some(5)),
+        (&[2, 0, 3], &[9, 9, 9], (8, 1), Some(0)),
+        (&[3, 2], &[1, 3], (8, 1), None),
+        (&[3, 2], &[-2, 1], (8, 1), None),
+        (&[-3, -2], &[2, 1], (8, 1), None),
+        (&[3], &[1], (4, 1), None),
+        (&[i64::MAX, i64::MAX], &[i64::MAX, 1], (64, 1), None),
+        (&[1], &[1], (0, 1), None),
+    ];
+    let memory = Memory::new(&[7; 48]);
+    for (shape, strides, (bits, lanes), expected) in cases {
+        let (mut shape, mut strides) = (shape.to_vec(), strides.to_vec());
+        let mut managed = versioned(&memory);
+        // SAFETY: it is lent, and nobody else looks at it.
+        let tensor = &mut unsafe { managed.as_mut() }.tensor;
+        let own = (tensor.shape, tensor.strides);
+        tensor.ndim = i32::try_from(shape.len()).unwrap();
+        (tensor.dtype.bits, tensor.dtype.lanes) = (bits, lanes);
+        (tensor.shape, tensor.strides) = (shape.as_mut_ptr(), strides.as_mut_ptr());
+        // SAFETY: its shape and strides are `ndim` numbers each.
+        let found = unsafe { tensor.elements() };
+        let found = found.map(|found| found.map_or(0, |(_, len)| len)).ok();
+        assert_eq!(found, expected, "{shape:?} {strides:?} of {bits} bits");
+        (tensor.shape, tensor.strides) = own;
+        // SAFETY: it is ours, and nobody looks at it again.
+        unsafe { Taken::Versioned(managed).give_back() };
+    }
+    assert_eq!(Arc::strong_count(&memory), 1);
+}

@@ -130,7 +130,7 @@ CALLS: dict[str, Callable[[Made], tuple[Callable[..., Any], dict[str, Any]]]] = 
     "salvage": lambda m: (_core.salvage, {"path": m.new(), "progress": None}),
     "copy": lambda m: (_core.copy, {"source": m.new(), "out": m.new(), "progress": None}),
     "reshard": lambda m: (_core.reshard, {"source": m.new(), "out": m.new(), "writers": 1, "progress": None}),
-    "copy_bytes": lambda m: (_core.copy_bytes, {"pairs": [(zeros(), zeros())], "threads": 1}),
+    "copy_bytes": lambda m: (_core.copy_bytes, {"memory": zeros(), "sources": [(zeros(), 0, 32)], "threads": 1}),
     "export": lambda m: (
         _core.export,
         {"path": m.path, "out": m.new(), "roles": ["param"], "component": "main", "max_shard_bytes": None, "single": False},

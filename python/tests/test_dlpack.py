@@ -108,7 +108,7 @@ def test_what_is_read_only_is_read_and_never_written(opened: _core.Checkpoint) -
     out = np.zeros(64, np.uint8)
     for source in (fixed, Exporter(memory=DATA, flags=1), DATA.tobytes()):
         out[:] = 0
-        _core.copy_bytes([(source, out)])
+        _core.copy_bytes(out, [(source, 0, 64)])
         assert out.tobytes() == DATA.tobytes()
 
 
@@ -154,8 +154,69 @@ def test_destinations_are_apart_from_one_another_and_from_sources(opened: _core.
     refused(lambda: opened.read([(w, None, pool[:64]), (v, None, pool[63:127])]), "two that overlap")
     refused(lambda: opened.read([(w, None, pool[64:128]), (v, None, pool[64:128])]), "two that overlap")
     opened.read([(w, None, pool[64:128]), (v, None, pool[:64])])
-    refused(lambda: _core.copy_bytes([(pool[:64], pool[63:127])]), "overlap")
-    _core.copy_bytes([(pool[:64], pool[64:128]), (pool[:64], pool[128:])])
+    refused(lambda: _core.copy_bytes(pool[63:127], [(pool[:64], 0, 64)]), "overlap")
+    _core.copy_bytes(pool[64:128], [(pool[:64], 0, 64)])
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "strides", "says"),
+    [
+        ((4, 4), (4, 1), {}),
+        ((4, 4), None, {}),
+        ((2, 1, 8), (8, 99, 1), {}),
+        ((), (), {"bits": 64, "lanes": 2}),
+        ((), None, {"bits": 64, "lanes": 2, "shape": None}),
+        ((16,), (1,), {"code": 17, "bits": 4, "lanes": 2}),
+        ((1, 1), (-5, 0), {"bits": 128}),
+    ],
+)
+def test_a_source_is_elements_of_any_type_and_shape(
+    versioned: bool, shape: tuple[int, ...], strides: tuple[int, ...] | None, says: dict[str, Any]
+) -> None:
+    exporter = Exporter(memory=DATA, versioned=versioned, shape=shape, strides=strides, says=says)
+    out = np.zeros(16, np.uint8)
+    _core.copy_bytes(out, [(exporter, 0, 16)])
+    assert out.tobytes() == DATA[:16].tobytes()
+    assert exporter.deleted == 1
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "strides", "more", "message"),
+    [
+        ((4, 4), (1, 4), {}, "row-major"),
+        ((4, 4), (5, 1), {}, "row-major"),
+        ((4, 4), (4, -1), {}, "row-major"),
+        ((4, 4), (0, 0), {}, "row-major"),
+        ((-4, 4), (4, 1), {}, "row-major"),
+        ((-4, -4), None, {}, "row-major"),
+        ((2**62, 2**62), None, {}, "address"),
+        ((2**62,), None, {"bits": 64}, "address"),
+        ((2**62,), None, {"bits": 16}, "address"),
+        ((16,), (1,), {"bits": 4}, "whole bytes"),
+        ((16,), (1,), {"bits": 0}, "whole bytes"),
+        ((16,), (1,), {"lanes": 0}, "whole bytes"),
+        ((16,), (1,), {"bits": 3, "lanes": 7}, "whole bytes"),
+        ((16,), (1,), {"shape": None}, "lengths of 1 axes"),
+        ((16,), (1,), {"ndim": -1}, "lengths of -1 axes"),
+        ((16,), (1,), {"device_kind": 2}, "memory of the CPU"),
+        ((16,), (1,), {"data": None}, "address"),
+        ((16,), (1,), {"byte_offset": 2**64 - 1}, "address"),
+    ],
+)
+def test_a_source_that_is_none_is_refused_and_left_to_its_owner(
+    versioned: bool, shape: tuple[int, ...], strides: tuple[int, ...] | None, more: dict[str, Any], message: str
+) -> None:
+    exporter = Exporter(memory=DATA, versioned=versioned, shape=shape, strides=strides, says=more)
+    refused(lambda: _core.copy_bytes(np.zeros(16, np.uint8), [(exporter, 0, 16)]), message)
+    assert exporter.deleted == 0
+
+
+def test_nothing_in_any_shape_is_a_source() -> None:
+    exporter = Exporter(shape=(3, 0, 2**62, 4), strides=(1, 7, 3, 5), says={"data": None})
+    _core.copy_bytes(np.zeros(16, np.uint8), [(exporter, 4, 0)])
+    assert exporter.deleted == 1
 
 
 def test_arrays_are_kept_during_the_call_only(opened: _core.Checkpoint) -> None:

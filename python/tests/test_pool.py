@@ -10,6 +10,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from waystation import arrays
+from waystation._registry import DTYPES
 from waystation.arrays import as_bytes
 from waystation.errors import Error
 from waystation.key import Key
@@ -55,12 +57,116 @@ def test_torch_arrives_whatever_its_type_and_strides():
     same(Pool(1 << 16).stage(snapshot), [as_bytes(piece.data).tobytes() for piece in snapshot.pieces])
 
 
+def test_every_type_of_torch_arrives_with_and_without_gradients():
+    torch = pytest.importorskip("torch")
+    random, tensors, expected = np.random.default_rng(5), {}, []
+    for row in DTYPES.values():
+        dtype = getattr(torch, row.torch or "", None)
+        if dtype is None:
+            continue
+        width = torch.empty(1, dtype=dtype).element_size()
+        for count in (0, 1, 24, 3 << 20):  # none, few, and more than one thread takes at once
+            raw = random.integers(0, 2 if row.torch == "bool" else 256, count * width, np.uint8)
+            tensor = torch.from_numpy(raw).view(dtype) if count else torch.empty(0, dtype=dtype)
+            if dtype.is_floating_point and width > 1 or dtype.is_complex:
+                tensor.requires_grad_()
+            assert arrays.lender(dtype) is torch.utils.dlpack.to_dlpack, dtype
+            tensors[f"{row.id}.{count}"] = tensor
+            expected.append(raw.tobytes())
+    assert len(expected) > 60
+    snapshot = whole(**tensors)
+    same(Pool(Pool.required(snapshot)).stage(snapshot), expected)
+
+
+def test_types_that_dlpack_has_not_arrive_as_well(monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    arrays.lender.cache_clear()
+    monkeypatch.setattr(torch.utils.dlpack, "to_dlpack", None)
+    try:
+        tensors = {"p": torch.nn.Parameter(torch.arange(6.0).to(torch.bfloat16)), "f": torch.arange(6.0).to(torch.float8_e5m2)}
+        expected = [tensor.detach().view(torch.uint8).numpy().tobytes() for tensor in tensors.values()]
+        same(Pool(4096).stage(whole(**tensors)), expected)
+    finally:
+        arrays.lender.cache_clear()
+
+
+def test_torch_arrives_as_it_is_seen():
+    torch = pytest.importorskip("torch")
+
+    class Own(torch.Tensor):
+        pass
+
+    numbers = torch.view_as_complex(torch.arange(24.0).reshape(3, 4, 2))
+    pictures = torch.arange(48.0).reshape(2, 2, 3, 4).to(memory_format=torch.channels_last)
+    tensors = {"conj": numbers.conj(), "neg": numbers.conj()[:1, 3:].imag, "both": numbers.conj().t(), "imag": numbers.imag,
+               "pictures": pictures, "own": torch.arange(5.0).as_subclass(Own), "expanded": torch.ones(1).expand(7),
+               "own_turned": torch.arange(6.0).reshape(2, 3).t().as_subclass(Own),
+               "leaf": torch.ones(3, requires_grad=True), "later": torch.ones(3, requires_grad=True) * 2}
+    assert tensors["conj"].is_contiguous() and tensors["conj"].is_conj()
+    assert tensors["neg"].is_contiguous() and tensors["neg"].is_neg()
+    expected = [np.ascontiguousarray(tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().numpy()).tobytes()
+                for tensor in tensors.values()]
+    same(Pool(1 << 16).stage(whole(**tensors)), expected)
+    with torch.inference_mode():
+        same(Pool(4096).stage(whole(w=torch.ones(3))), [np.ones(3, np.float32).tobytes()])
+
+
+def test_what_changes_later_does_not_arrive():
+    torch = pytest.importorskip("torch")
+    tensors = {f"w{at}": torch.full((1000 + 7 * at,), float(at), requires_grad=at % 2 == 0) for at in range(3000)}
+    snapshot = whole(**tensors)
+    expected = [tensor.detach().numpy().tobytes() for tensor in tensors.values()]
+    staged = Pool(Pool.required(snapshot)).stage(snapshot)
+    with torch.no_grad():
+        for tensor in tensors.values():
+            tensor.fill_(-1)
+    same(staged, expected)
+
+
+def test_an_error_in_the_middle_leaves_the_pool_free_and_the_state_as_it_was():
+    torch = pytest.importorskip("torch")
+    tensors = [torch.full((1 << 18,), float(at)) for at in range(40)]
+    pieces = [Piece.whole(Key.param(f"w{at}"), tensor) for at, tensor in enumerate(tensors)]
+    freed = torch.ones(1 << 18)
+    freed.untyped_storage().resize_(0)
+    for wrong, says in ((torch.zeros(5), "has 1048576 bytes, its data 20"), (torch.eye(3).to_sparse(), "layout"),
+                        (freed, "address of 1048576 bytes, found none"), (object(), "no array"),
+                        (np.zeros((1 << 18, 2), np.float32)[:, 0].astype("f2"), "has 1048576 bytes, its data 524288")):
+        broken = [*pieces[:20], dataclasses.replace(pieces[20], data=wrong), *pieces[21:]]
+        pool = Pool(40 << 20)
+        with pytest.raises(Error, match=says):
+            pool.stage(Snapshot(pieces=broken))
+        assert not pool.held
+        same(pool.stage(Snapshot(pieces=pieces)), [tensor.numpy().tobytes() for tensor in tensors])
+    assert all((tensor == at).all() for at, tensor in enumerate(tensors))
+
+
+def test_a_pool_is_not_staged_into_itself():
+    pool = Pool(1 << 16)
+    staged = pool.stage(whole(a=np.arange(1000)))
+    pool.release()
+    with pytest.raises(Error, match="apart from the memory"):
+        pool.stage(staged)
+    assert not pool.held
+
+
 def test_what_wraps_other_tensors_is_refused():
     torch = pytest.importorskip("torch")
-    sparse = torch.eye(3).to_sparse()
-    piece = Piece(Key.param("w"), "F32", (3, 3), (0, 0), (3, 3), sparse)
-    with pytest.raises(Error, match="layout"):
-        Pool(4096).stage(Snapshot(pieces=[piece]))
+
+    class Wraps(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            raise AssertionError(function)
+
+    for data, says in ((torch.eye(3).to_sparse(), "layout"), (Wraps(torch.eye(3)), "Wraps wraps other tensors"),
+                       (torch.eye(3, device="meta"), "meta device")):
+        piece = Piece(Key.param("w"), "F32", (3, 3), (0, 0), (3, 3), data)
+        with pytest.raises(Error, match=says):
+            Pool(4096).stage(Snapshot(pieces=[piece]))
 
 
 def test_nothing_is_shared_with_the_snapshot():

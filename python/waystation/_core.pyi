@@ -7,7 +7,7 @@ while the calling thread reports progress and looks for signals: Ctrl-C raises `
 taken for a checkpoint. Everything raises `waystation.errors.Error`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, final
 
 KeyTuple: TypeAlias = tuple[str, str, str, str | None, str | None, tuple[tuple[str, int], ...]]
@@ -213,9 +213,12 @@ def copy(source: str, out: str, *, progress: Progress | None = None) -> str:
     """The digest, which is the original's."""
 def reshard(source: str, out: str, *, writers: int, progress: Progress | None = None) -> str:
     """The digest of the new checkpoint, whose parent the original is."""
-def copy_bytes(pairs: Sequence[tuple[Any, Any]], *, threads: int | None = None) -> None:
-    """Copies the bytes of each (source, destination) to the start of the destination, on many threads, without the GIL. A
-    destination may be longer; it must not overlap anything else of the call."""
+def copy_bytes(memory: Any, sources: Iterable[tuple[Any, int, int]], *, threads: int | None = None) -> None:
+    """Copies each (source, place, bytes) to its place in `memory`, a 1-D `uint8` array, on many threads, without the GIL.
+
+    A source is an array of any type and shape, row-major in host memory, or a DLPack capsule of one that nobody took yet. It has
+    just so many bytes, is apart from `memory`, and lies behind the ones before. What comes first is copied while the rest is still
+    asked for; where that raises, nothing is copied any more when this does."""
 def export(path: str, out: str, *, roles: Sequence[str] = ..., component: str = "main",
            max_shard_bytes: int | None = None, single: bool = False, progress: Progress | None = None) -> str:
     """As `waystation export`; the answer is what it prints with --json. `out` is a directory that must not exist.

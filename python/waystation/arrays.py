@@ -7,6 +7,7 @@ memory with the array wherever it lies so already; a copy is made only where it 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -39,20 +40,17 @@ def dtype_of(obj: Any) -> str:
 def shape_of(obj: Any) -> tuple[int, ...]:
     """The shape in elements of `dtype_of(obj)`: the last axis of a tensor of pairs has two for each."""
     if is_torch(obj):
-        if obj.is_nested:
-            plain_tensor(obj)
-        shape = tuple(map(int, obj.shape))
-        pair = dtypes.per_element(dtypes.of_torch(obj.dtype))
-        if pair == 1:
-            return shape
-        if not shape:
-            raise usage(f"a tensor of {obj.dtype} without axes has no shape in single elements")
-        return (*shape[:-1], shape[-1] * pair)
+        return _torch_form(obj)[1]
     if isinstance(obj, (bytes, bytearray)):
         return (len(obj),)
     if isinstance(obj, memoryview):
         return (obj.nbytes,)
     return tuple(int(number) for number in _numpy(obj).shape)
+
+
+def form_of(obj: Any) -> tuple[str, tuple[int, ...]]:
+    """`dtype_of` and `shape_of`."""
+    return _torch_form(obj) if is_torch(obj) else (dtype_of(obj), shape_of(obj))
 
 
 def as_bytes(obj: Any) -> Bytes:
@@ -122,6 +120,19 @@ def plain_tensor(tensor: Any) -> None:
         raise usage("a tensor on the meta device has no elements")
 
 
+def _torch_form(tensor: Any) -> tuple[str, tuple[int, ...]]:
+    if tensor.is_nested:
+        plain_tensor(tensor)
+    dtype = dtypes.of_torch(tensor.dtype)
+    shape = tuple(tensor.shape)
+    pair = dtypes.per_element(dtype)
+    if pair == 1:
+        return dtype, shape
+    if not shape:
+        raise usage(f"a tensor of {tensor.dtype} without axes has no shape in single elements")
+    return dtype, (*shape[:-1], shape[-1] * pair)
+
+
 def _lendable(array: Bytes) -> Bytes:
     return array if _LENDS_READ_ONLY or array.flags.writeable else array.copy()
 
@@ -146,6 +157,20 @@ def flat_bytes(tensor: Any) -> Bytes:
     # An axis of one element is contiguous to PyTorch whatever its stride is, but for the view as bytes.
     flat = tensor.as_strided((tensor.numel(),), (1,))
     return flat.view(sys.modules["torch"].uint8).numpy()  # type: ignore[no-any-return]
+
+
+@cache
+def lender(dtype: Any) -> Callable[[Any], Any]:
+    """What lends `_core` the memory of plain contiguous tensors of this type in the host, whether they record gradients
+    or not: as DLPack capsules, or as arrays where the PyTorch that is here has none for the type."""
+    torch = sys.modules["torch"]
+    try:
+        # `Tensor.__dlpack__` takes thirty times as long, and refuses what records gradients.
+        lend: Callable[[Any], Any] = torch.utils.dlpack.to_dlpack
+        lend(torch.empty(1, dtype=dtype))
+    except Exception:  # of several kinds, in several versions
+        return lambda tensor: flat_bytes(tensor.detach())
+    return lend
 
 
 @cache

@@ -16,7 +16,7 @@ import mmap
 import os
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -112,36 +112,40 @@ class Pool:
 
     def _lay(self, pieces: Iterable[Piece], sizes: Iterable[int]) -> list[Piece]:
         """Copies the data of all pieces, and gives the pieces with the copies."""
-        memory, at = self._memory, 0
         laid: list[Piece] = []
-        pairs: list[tuple[Bytes, Bytes]] = []
-        devices: dict[Any, list[tuple[Any, Any]]] = {}
+        arriving: list[Any] = []
+        try:
+            # The first are copied while the next are looked at.
+            _core.copy_bytes(self._memory, self._sources(pieces, sizes, laid, arriving), threads=self.threads)
+        finally:
+            _wait_for(arriving)  # even where it fails: the memory is free then
+        return laid
+
+    def _sources(
+        self, pieces: Iterable[Piece], sizes: Iterable[int], laid: list[Piece], arriving: list[Any]
+    ) -> Iterator[tuple[Any, int, int]]:
+        """What lies contiguous in host memory, its place, and its bytes. The rest is copied here: at the end, where it
+        takes long, and what is still `arriving` then is waited for."""
+        memory, at = self._memory, 0
+        devices: dict[Any, list[tuple[Bytes, Any]]] = {}
         for piece, size in zip(pieces, sizes):
             data: Any = piece.data
-            place = memory[at:at + size]
-            at += _aligned(size)
-            source = _at_hand(data)
-            if source is not None:
-                found = source.nbytes
-                pairs.append((source, place))
-            elif arrays.is_torch(data):
-                arrays.plain_tensor(data)
-                found = data.numel() * data.element_size()
-                devices.setdefault(data.device, []).append((place, data))
-            else:
-                found = data.nbytes
-                if found == size:
-                    place.view(data.dtype.newbyteorder("<")).reshape(data.shape)[...] = data
+            source, found = _at_hand(data)
             if found != size:
                 raise usage(f"the box of {piece.dtype} {list(piece.extent)} has {size} bytes, its data {found}",
                             tensor=piece.key.text)
+            place = memory[at:at + size]
+            if source is not None:
+                yield source, at, size
+            elif arrays.is_torch(data):
+                devices.setdefault(data.device, []).append((place, data))
+            else:
+                place.view(data.dtype.newbyteorder("<")).reshape(data.shape)[...] = data
             laid.append(piece.holding(place))
+            at += _aligned(size)
         if any(device.type == "cuda" for device in devices):
             self._pin()
-        arriving = _send(devices)
-        _core.copy_bytes(pairs, threads=self.threads)
-        _wait_for(arriving)
-        return laid
+        _send(devices, arriving)
 
     def _pin(self) -> None:
         """Tells CUDA of the memory, which makes copies from devices several times as fast; without it they only are
@@ -160,42 +164,41 @@ class Pool:
             self._pinned = None
 
 
-def _at_hand(data: Any) -> Bytes | None:
-    """The bytes of `data`; None for an array that is better copied by its own library, strided or from a device."""
+def _at_hand(data: Any) -> tuple[Any, int]:
+    """What `_core` copies of `data`, and its bytes; None of an array that is better copied by its own library, strided
+    or from a device."""
     torch = sys.modules.get("torch")
     kind = type(data)
     if torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter):
-        # What `arrays.as_bytes` gives, in a third of the time: there may be many thousands of them.
-        if not (data.is_cpu and data.layout is torch.strided and data.is_contiguous()):
-            return None
-        if data.is_conj() or data.is_neg() or data.is_quantized:
-            return None
-        return arrays.flat_bytes(data.detach() if data.requires_grad else data)
+        # The tensor itself, for its bytes as an array take ten times as long: there may be many thousands of them.
+        if (data.is_cpu and data.layout is torch.strided and data.is_contiguous()
+                and not (data.is_conj() or data.is_neg() or data.is_quantized)):  # fmt: skip
+            return arrays.lender(data.dtype)(data), data.nbytes
     if torch is not None and isinstance(data, torch.Tensor):
-        return None
+        arrays.plain_tensor(data)
+        return None, data.nbytes
     if isinstance(data, np.ndarray) and not data.flags.c_contiguous and dtypes.bits(arrays.dtype_of(data)) >= 8:
-        return None
-    return arrays.as_bytes(data)
+        return None, data.nbytes
+    source = arrays.as_bytes(data)
+    return source, source.nbytes
 
 
-def _send(devices: dict[Any, list[tuple[Any, Any]]]) -> list[Any]:
-    """Begins the copies of tensors that do not lie contiguous in host memory; the devices that are still at it."""
+def _send(devices: dict[Any, list[tuple[Bytes, Any]]], arriving: list[Any]) -> None:
+    """Copies tensors that do not lie contiguous in host memory. From the devices `arriving` they only have begun to."""
     if not devices:
-        return []
+        return
     torch = sys.modules["torch"]
-    busy = []
     with torch.no_grad():
         for device, copies in devices.items():
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-                busy.append(device)
+                arriving.append(device)
             for place, tensor in copies:
                 # As integers of the same size: not every type of PyTorch knows how to copy itself.
                 plain = getattr(torch, _PLAIN[tensor.element_size()])
                 source = tensor.detach().resolve_conj().resolve_neg().view(plain)
                 into = torch.from_numpy(place).view(plain).view(source.shape)
                 into.copy_(source, non_blocking=device.type == "cuda")
-    return busy
 
 
 def _wait_for(devices: list[Any]) -> None:
@@ -209,7 +212,7 @@ def _unregister(runtime: Any, start: int, process: int) -> None:
 
 
 def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGN) * _ALIGN
+    return (nbytes + _ALIGN - 1) & -_ALIGN
 
 
 def _map(nbytes: int) -> Bytes:
@@ -227,6 +230,6 @@ def _map(nbytes: int) -> Bytes:
             mapping.madvise(advice)
     memory = np.frombuffer(mapping, np.uint8)
     zeros = np.zeros(min(_TOUCH, nbytes), np.uint8)
-    places = [memory[first:first + _TOUCH] for first in range(0, nbytes, _TOUCH)]
-    _core.copy_bytes([(zeros[:place.nbytes], place) for place in places])
+    # In pieces, so that several threads touch pages.
+    _core.copy_bytes(memory, ((zeros[:nbytes - at], at, min(_TOUCH, nbytes - at)) for at in range(0, nbytes, _TOUCH)))
     return memory

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "addresses that C gives and takes; each use carries its proof")]
 
 use std::ffi::c_void;
+use std::fmt;
 use std::ptr::NonNull;
 
 /// The version of the structures below; a minor one changes no layout.
@@ -190,7 +191,7 @@ impl Drop for Numbers {
 }
 
 impl Tensor {
-    /// Where its bytes are and how many; `None` for none.
+    /// Where its bytes are and how many; `None` for none. It must be of one axis of `uint8`.
     ///
     /// # Errors
     /// What was expected and what is there.
@@ -198,14 +199,10 @@ impl Tensor {
     /// # Safety
     /// `shape` and `strides` must each be null or lead to `ndim` numbers.
     pub(crate) unsafe fn bytes(&self) -> Result<Option<(NonNull<u8>, usize)>, String> {
-        if !HOST.contains(&self.device.kind) {
-            let kind = self.device.kind;
-            return Err(format!("expected memory of the CPU, found DLPack's device {kind}"));
-        }
+        self.check_host()?;
         let DataType { code, bits, lanes } = self.dtype;
         if (code, bits, lanes) != (UINT, 8, 1) {
-            let found = format!("DLPack's type {code} of {bits} bits and {lanes} lanes");
-            return Err(format!("expected an array of uint8, found {found}"));
+            return Err(format!("expected an array of uint8, found {}", self.dtype));
         }
         if self.ndim != 1 || self.shape.is_null() {
             return Err(format!("expected an array of one axis, found {}", self.ndim));
@@ -222,13 +219,66 @@ impl Tensor {
         if len > 1 && stride != 1 {
             return Err(wrong());
         }
+        self.place(len)
+    }
+
+    /// As [`Tensor::bytes`], whatever its axes and elements are, as long as they are whole bytes
+    /// that lie row-major, without gaps.
+    ///
+    /// # Errors
+    /// What was expected and what is there.
+    ///
+    /// # Safety
+    /// As [`Tensor::bytes`].
+    pub(crate) unsafe fn elements(&self) -> Result<Option<(NonNull<u8>, usize)>, String> {
+        self.check_host()?;
+        let bits = usize::from(self.dtype.bits).saturating_mul(usize::from(self.dtype.lanes));
+        let width = bits / 8;
+        if width == 0 || bits % 8 != 0 {
+            return Err(format!("expected elements of whole bytes, found {}", self.dtype));
+        }
+        let axes = usize::try_from(self.ndim)
+            .ok()
+            .filter(|&axes| axes == 0 || !self.shape.is_null())
+            .ok_or_else(|| format!("expected the lengths of {} axes, found none", self.ndim))?;
+        let wrong = || "expected an array that lies row-major, without gaps".to_owned();
+        let mut count: usize = 1;
+        let mut gap = false;
+        for axis in (0..axes).rev() {
+            // SAFETY: `axis` is below `ndim`, as many numbers as there are, and they are not null.
+            let len = unsafe { self.shape.wrapping_add(axis).read_unaligned() };
+            let len = usize::try_from(len).map_err(|_| wrong())?;
+            if len != 1 && !self.strides.is_null() {
+                // SAFETY: `axis` is below `ndim`, as many as there are, and they are not null.
+                let stride = unsafe { self.strides.wrapping_add(axis).read_unaligned() };
+                gap |= usize::try_from(stride) != Ok(count);
+            }
+            // Too many are more than any memory, which is found out below.
+            count = count.saturating_mul(len);
+        }
+        if gap && count != 0 {
+            return Err(wrong());
+        }
+        self.place(count.saturating_mul(width))
+    }
+
+    fn check_host(&self) -> Result<(), String> {
+        let kind = self.device.kind;
+        if HOST.contains(&kind) {
+            return Ok(());
+        }
+        Err(format!("expected memory of the CPU, found DLPack's device {kind}"))
+    }
+
+    /// Where its `len` bytes begin.
+    fn place(&self, len: usize) -> Result<Option<(NonNull<u8>, usize)>, String> {
         if len == 0 {
             return Ok(None);
         }
-        let offset = usize::try_from(self.byte_offset).map_err(|_| wrong())?;
-        let data = NonNull::new(self.data.cast::<u8>());
-        let start =
-            data.and_then(|data| data.addr().checked_add(offset).map(|at| data.with_addr(at)));
+        let start = usize::try_from(self.byte_offset).ok().and_then(|offset| {
+            let data = NonNull::new(self.data.cast::<u8>())?;
+            data.addr().checked_add(offset).map(|at| data.with_addr(at))
+        });
         match start {
             // No object is longer than `isize`, nor goes around the end of memory.
             Some(start)
@@ -238,5 +288,12 @@ impl Tensor {
             }
             _ => Err(format!("expected the address of {len} bytes, found none")),
         }
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, bits, lanes } = self;
+        write!(f, "DLPack's type {code} of {bits} bits and {lanes} lanes")
     }
 }
