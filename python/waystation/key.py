@@ -18,6 +18,8 @@ UNNAMEABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 
 def check_name(name: Any, what: str) -> None:
     """Refuses what is no name of the format: `bad-argument` for another type, `bad-name` for its text."""
+    if type(name) is str and name.isascii() and name.isprintable() and 0 < len(name) <= NAME_BYTES:
+        return  # nearly all, in a fraction of the time: a save makes many thousands of keys
     if not isinstance(name, str):
         raise usage(f"{what} is a string, not {name!r}")
     found = UNNAMEABLE.search(name)
@@ -37,6 +39,10 @@ def _short(name: str) -> str:
 def _pairs(scope: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     # Most have none, and a job makes many thousands of keys.
     return () if scope == () else tuple((axis, index) for axis, index in scope)
+
+
+def _fits(said: str | None, rule: str) -> bool:
+    return rule != "required" if said is None else rule != "forbidden" and said != ""
 
 
 class _Six(NamedTuple):
@@ -68,7 +74,7 @@ class Key(_Six):
         owner: str | None = None,
         scope: Iterable[tuple[str, int]] = (),
     ) -> Key:
-        key = _Six.__new__(cls, component, role, name, slot, owner, _pairs(scope))
+        key = tuple.__new__(cls, (component, role, name, slot, owner, _pairs(scope)))
         known = ROLES.get(role)
         if known is None:
             raise usage(f"role {role!r} is none of {', '.join(ROLES)}", tensor=key.text)
@@ -80,11 +86,12 @@ class Key(_Six):
             check_name(slot, "the slot")
         if owner:
             check_name(owner, "the owner")
-        for axis, _ in key.scope:
+        for axis, _ in key[5]:
             check_name(axis, "the axis of a scope")
-        for what, said, rule in (("slot", slot, known.slot), ("owner", owner, known.owner)):
-            if rule == "required" and not said or rule == "forbidden" and said is not None or said == "":
-                raise usage(f"role {role!r} takes {what} as {rule}, and it is {said!r}", tensor=key.text)
+        if not _fits(slot, known.slot):
+            raise usage(f"role {role!r} takes slot as {known.slot}, and it is {slot!r}", tensor=key.text)
+        if not _fits(owner, known.owner):
+            raise usage(f"role {role!r} takes owner as {known.owner}, and it is {owner!r}", tensor=key.text)
         return key
 
     @classmethod
@@ -108,7 +115,7 @@ class Key(_Six):
     def of(cls, six: tuple[str, str, str, str | None, str | None, Iterable[tuple[str, int]]]) -> Key:
         """The key that the native half says, which has checked it."""
         component, role, name, slot, owner, scope = six
-        return _Six.__new__(cls, component, role, name, slot, owner, tuple(scope))
+        return tuple.__new__(cls, (component, role, name, slot, owner, tuple(scope)))
 
     @classmethod
     def from_identity(cls, identity: list[Any]) -> Key:

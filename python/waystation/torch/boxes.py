@@ -116,7 +116,7 @@ def plain(tensor: torch.Tensor, what: object) -> None:
         raise usage(f"{what} is a {kind.__module__}.{kind.__qualname__}, a tensor that may hold more than its elements",
                     remedy="Dequantise or unwrap it, or save its parts as tensors of their own.")
     try:
-        arrays.plain_tensor(local(tensor))
+        arrays.plain_tensor(tensor if type(tensor) in _PLAIN else local(tensor))
     except UsageError as why:
         raise usage(f"{what}: {why.message}") from None
 
@@ -131,7 +131,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 def global_shape(tensor: torch.Tensor) -> tuple[int, ...]:
     """The global shape, in elements of the registry's type."""
-    return tuple(tensor.shape) if is_distributed(tensor) or not _pairs(tensor.dtype) else arrays.shape_of(tensor)
+    return tuple(tensor.shape) if not _pairs(tensor.dtype) or is_distributed(tensor) else arrays.shape_of(tensor)
 
 
 def boxes(tensor: torch.Tensor, what: object = "a tensor") -> list[Box]:
@@ -180,11 +180,15 @@ def pieces(key: Key, tensor: torch.Tensor, ranks: Ranks, *,
     shape, dtype = global_shape(tensor), dtypes.of_torch(tensor.dtype)
     if 0 in shape:
         return [], [Declared(key, dtype, shape, axes)]
-    mine = boxes(tensor, key)
     holding = [ranks.rank] if key.scope else replicas(tensor, ranks, key)
     if not holding:
         return [], []
-    found = [Piece(key, dtype, shape, box.start, box.extent, box.data, axes) for box in mine]
+    if type(tensor) in _PLAIN:
+        found = [Piece.box(key, dtype, shape, (0,) * len(shape), shape, tensor.detach(), axes)]
+    else:
+        found = [Piece.box(key, dtype, shape, box.start, box.extent, box.data, axes) for box in boxes(tensor, key)]
+    if found and len(holding) == 1 and holding[0] == ranks.rank:
+        return found, []  # nobody else has it
     return ranks.share(holding, found, Declared(key, dtype, shape, axes))
 
 
