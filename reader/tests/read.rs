@@ -55,7 +55,7 @@ fn dtypes() -> impl Strategy<Value = Dtype> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 48 }))]
 
     #[test]
     fn any_region_of_any_tensor(
