@@ -9,8 +9,8 @@ use waystation_format::{Code, Digest, Entry, Error, Result};
 use waystation_reader::{Checkpoint, OpenOptions, Report, VerifyOptions, verify};
 use waystation_store::Store;
 
-/// Bytes of a tensor that are in memory at once.
-const PIECE_BYTES: u64 = 64 << 10;
+/// Bytes of a tensor that are in memory at once: few, so that small ones come in pieces, too.
+const PIECE_BYTES: u64 = 1000;
 
 /// What a checkpoint says. Equal for two that say the same, whoever wrote which box of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

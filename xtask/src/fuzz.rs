@@ -127,30 +127,16 @@ impl Fuzz {
     }
 
     fn seeds(&self, only: Option<&str>) -> Result<()> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.current_dir(&self.root).args([
-            "run",
-            "--quiet",
-            "--release",
-            "-p",
-            "waystation-fuzz",
-        ]);
+        let mut command = cargo(&self.root);
+        command.args(["run", "--quiet", "--release", "-p", "waystation-fuzz"]);
         command.args(["--bin", "waystation-fuzz-seeds", "--"]).arg(self.folder().join("corpus"));
         command.args(only);
         done(&mut command)
     }
 
     fn replay(&self, target: &str, files: &[&str]) -> Result<()> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.current_dir(&self.root).args([
-            "run",
-            "--quiet",
-            "-p",
-            "waystation-fuzz",
-            "--bin",
-            target,
-            "--",
-        ]);
+        let mut command = cargo(&self.root);
+        command.args(["run", "--quiet", "-p", "waystation-fuzz", "--bin", target, "--"]);
         done(command.args(files))
     }
 
@@ -206,6 +192,13 @@ fn options_of(words: &[&str], seconds: u64) -> Result<(u64, Sanitizer)> {
         }
     }
     Ok(chosen)
+}
+
+/// The cargo that runs this program.
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
 }
 
 fn done(command: &mut Command) -> Result<()> {

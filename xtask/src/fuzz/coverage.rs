@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{Fuzz, done};
-use crate::Result;
+use crate::{Result, nightly};
 
 /// The crates whose lines are counted.
 const CRATES: [&str; 5] = ["format", "state", "reader", "store", "writer"];
@@ -21,8 +21,8 @@ pub(super) fn run(fuzz: &Fuzz, targets: &[String]) -> Result<()> {
     let tools = tools()?;
     let out = fuzz.target_dir().join("coverage");
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
-    let mut build = Command::new("cargo");
-    build.current_dir(&fuzz.root).args(["+nightly", "build", "--quiet", "-p", "waystation-fuzz"]);
+    let mut build = nightly::cargo(&fuzz.root);
+    build.args(["build", "--quiet", "-p", "waystation-fuzz"]);
     build.arg("--target-dir").arg(&out).env("RUSTFLAGS", "-C instrument-coverage -C opt-level=1");
     // What builds count of themselves is of no interest.
     build.env("LLVM_PROFILE_FILE", out.join("build-%m.profraw"));
@@ -99,9 +99,9 @@ fn percents(tools: &Path, fuzz: &Fuzz, data: &Path, programs: &[PathBuf]) -> Res
 
 /// Where the nightly toolchain keeps LLVM's tools.
 fn tools() -> Result<PathBuf> {
-    let mut command = Command::new("rustc");
+    let mut command = Command::new("rustup");
     let output = command
-        .args(["+nightly", "--print", "target-libdir"])
+        .args(["run", "nightly", "rustc", "--print", "target-libdir"])
         .output()
         .map_err(|e| format!("rustc: {e}"))?;
     let libraries = String::from_utf8_lossy(&output.stdout).trim().to_owned();

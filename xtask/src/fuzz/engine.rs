@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Fuzz, done};
-use crate::Result;
+use crate::{Result, nightly};
 
 /// How often progress is told.
 const TOLD: Duration = Duration::from_secs(15);
@@ -122,12 +122,14 @@ pub(super) fn shrink(fuzz: &Fuzz, target: &str) -> Result<()> {
 }
 
 fn cargo_fuzz(fuzz: &Fuzz, verb: &str, target: &str, sanitizer: Sanitizer) -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(&fuzz.root);
-    match sanitizer {
-        Sanitizer::None => command.args(["fuzz", verb, "-s", "none"]),
-        Sanitizer::Address => command.args(["+nightly", "fuzz", verb]),
+    let mut command = match sanitizer {
+        Sanitizer::None => super::cargo(&fuzz.root),
+        Sanitizer::Address => nightly::cargo(&fuzz.root),
     };
+    command.args(["fuzz", verb]);
+    if sanitizer == Sanitizer::None {
+        command.args(["-s", "none"]);
+    }
     command.arg("--target-dir").arg(fuzz.target_dir()).arg(target);
     command
 }
