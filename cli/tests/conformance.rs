@@ -114,6 +114,28 @@ fn the_suite_can_be_looked_at() {
 }
 
 #[test]
+fn what_help_and_guide_name_is_there() {
+    let program = Program::new();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let mut texts: Vec<String> = ["README.md", "conformance/README.md", "conformance/protocol.md"]
+        .iter()
+        .map(|name| fs::read_to_string(format!("{root}/{name}")).unwrap())
+        .collect();
+    texts.extend(
+        ["--help", "explain --help"].map(|of| program.run(&format!("conformance {of}")).out),
+    );
+    let mut asked = 0;
+    for rest in texts.iter().flat_map(|text| text.split("conformance explain ").skip(1)) {
+        let id = rest.split(|c: char| c.is_whitespace() || c == '`').next().unwrap();
+        if id.contains('/') {
+            assert_eq!(program.run(&format!("conformance explain {id}")).exit, 0, "{id}");
+            asked += 1;
+        }
+    }
+    assert!(asked >= 4, "{asked}");
+}
+
+#[test]
 fn an_export_is_the_suite_and_a_change_is_seen() {
     let program = Program::new();
     let exported = program.json("conformance export suite", 0);

@@ -18,7 +18,7 @@ conformance/protocol.md says. The suite is in this program; nothing is fetched.
 Examples:
   waystation conformance run -- python3 adapter.py
   waystation conformance list --profile core
-  waystation conformance explain core/accept-bare")]
+  waystation conformance explain core/bare")]
 pub(crate) struct Conformance {
     #[command(subcommand)]
     pub(crate) action: ConformanceAction,
@@ -160,7 +160,7 @@ pub(crate) struct ConformanceList {
 
 /// Say what a case is about: the fault and its bytes, the request, what must come, and the rules.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  waystation conformance explain core/accept-bare")]
+#[command(after_help = "Example:\n  waystation conformance explain core/bare")]
 pub(crate) struct ConformanceExplain {
     /// The case.
     #[arg(value_name = "ID")]

@@ -180,7 +180,11 @@ fn features(cases: &mut Cases) {
         Bend::new("other features")
             .manifest(set("/features", json!({"optional": optional, "required": required})))
     };
-    for (slug, name) in [("unknown", "example.org/later"), ("of-registry", "shard-sha512")] {
+    for (slug, name) in [
+        ("unknown", "example.org/later"),
+        ("of-registry", "shard-sha512"),
+        ("reserved", "shard-sha256"),
+    ] {
         group.bad(
             &format!("feature-required-{slug}"),
             &["feature.required"],

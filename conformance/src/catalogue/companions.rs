@@ -14,7 +14,7 @@ pub(super) fn add(cases: &mut Cases) {
 }
 
 /// In `flat`, blocks of four: 0 `rows` of four columns split at row 2, 1 `line` of ten at 4, 2 `codes` of 24 at 12,
-/// each code four bits; 3 `short` of seven in one block.
+/// each code four bits; 3 `short` of seven in one block; 7 `wide` of eight columns.
 const COMPANIONS: &[Slice<'_>] = &[
     (
         "flat-whole",
@@ -38,12 +38,14 @@ const COMPANIONS: &[Slice<'_>] = &[
     ),
     ("flat-codes-whole", "flat", 2, &[0], &[24], "Chunks that end within bytes, packed as one."),
     ("flat-one", "flat", 3, &[0], &[7], "A tensor that is less than a block."),
+    ("flat-half-row", "flat", 7, &[2, 4], &[1, 4], "The block that is the second half of a row."),
+    ("flat-wide", "flat", 7, &[1, 0], &[3, 8], "Rows of two blocks each."),
 ];
 
 /// Regions of flat companions that begin, end, or meet a chunk that does, within a block.
 fn boundaries(cases: &mut Cases) {
     type Boundary<'a> = (&'a str, usize, &'a [u64], &'a [u64], &'a str);
-    let listed: [Boundary<'_>; 8] = [
+    let listed: [Boundary<'_>; 12] = [
         ("half-row", 0, &[0, 0], &[1, 2], "A region ends within a block."),
         ("half-rows", 0, &[0, 2], &[1, 2], "A region begins within a block."),
         ("column", 0, &[0, 0], &[6, 1], "A region is no run of the flattened shape."),
@@ -62,6 +64,28 @@ fn boundaries(cases: &mut Cases) {
             &[0, 0],
             &[1, 4],
             "A region of one block meets chunks that are no runs.",
+        ),
+        (
+            "halves-whole",
+            6,
+            &[0, 0],
+            &[6, 8],
+            "A region of all blocks meets chunks that begin and end with blocks, and are no runs.",
+        ),
+        ("halves-block", 6, &[1, 4], &[1, 4], "A region of one block meets such a chunk."),
+        (
+            "half",
+            7,
+            &[0, 0],
+            &[6, 4],
+            "A region begins at the first element, has as many as six blocks, and is no run.",
+        ),
+        (
+            "half-second",
+            7,
+            &[1, 4],
+            &[2, 4],
+            "A region begins and ends with a block, and leaves one out between.",
         ),
         (
             "chunk-off",

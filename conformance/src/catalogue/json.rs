@@ -11,7 +11,7 @@ use crate::case::Effect;
 /// Slug, rule, what is wrong, what stands in the manifest of `bare`, what instead.
 type Textual = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-const TEXTS: [Textual; 26] = [
+const TEXTS: [Textual; 27] = [
     (
         "whitespace-between",
         "json.one-value",
@@ -81,6 +81,13 @@ const TEXTS: [Textual; 26] = [
         "A member's name has a letter beyond ASCII.",
         r#""writers":1}"#,
         r#""writers":1,"\u{e9}":1}"#,
+    ),
+    (
+        "member-delete",
+        "json.ascii-members",
+        "A member's name is U+007F, which is ASCII and no letter of a name.",
+        r#""writers":1}"#,
+        "\"writers\":1,\"\u{7f}\":1}",
     ),
     (
         "number-fraction",

@@ -308,6 +308,7 @@ fn roles() -> Recipe {
         json!({"dtype": "U8", "name": "w", "role": "extension", "shape": [2], "slot": "vendor/x"}),
         json!({"dtype": "U8", "name": "bytes", "role": "blob", "shape": [5]}),
         json!({"dtype": "U64", "name": "numbers", "role": "blob", "shape": [2]}),
+        json!({"dtype": "U8", "name": "w", "role": "extension", "shape": [2], "slot": "plain"}),
     ];
     for (number, entry) in listed.into_iter().enumerate() {
         let tensor = add(&mut recipe, entry, 300 + number as u64);
@@ -338,7 +339,8 @@ fn bits() -> Recipe {
     recipe
 }
 
-/// `rows`, `line`, `codes` and `short` are runs of whole blocks; `columns` and `off` are not.
+/// `rows`, `line`, `codes`, `short` and `wide` are runs of whole blocks; `columns` and `off` are not, and `halves` are no runs
+/// though each begins and ends where a block does.
 fn flat() -> Recipe {
     let mut recipe = begun(1);
     // Name, dtype, shape, block, boxes.
@@ -349,13 +351,15 @@ fn flat() -> Recipe {
         u64,
         &'static [(&'static [u64], &'static [u64])],
     );
-    let listed: [Companion; 6] = [
+    let listed: [Companion; 8] = [
         ("rows", "F32", &[6, 4], 4, &[(&[0, 0], &[2, 4]), (&[2, 0], &[4, 4])]),
         ("line", "F8_E4M3", &[10], 4, &[(&[0], &[4]), (&[4], &[6])]),
         ("codes", "U4", &[24], 4, &[(&[0], &[12]), (&[12], &[12])]),
         ("short", "BF16", &[7], 100, &[(&[0], &[7])]),
         ("columns", "F32", &[6, 4], 4, &[(&[0, 0], &[6, 2]), (&[0, 2], &[6, 2])]),
         ("off", "U8", &[10], 4, &[(&[0], &[6]), (&[6], &[4])]),
+        ("halves", "F32", &[6, 8], 4, &[(&[0, 0], &[6, 4]), (&[0, 4], &[6, 4])]),
+        ("wide", "F32", &[6, 8], 4, &[(&[0, 0], &[6, 8])]),
     ];
     for (number, (name, dtype, shape, block, boxes)) in listed.into_iter().enumerate() {
         let entry = json!({"block": block, "dtype": dtype, "name": name, "role": "quant",
