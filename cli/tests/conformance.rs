@@ -60,7 +60,7 @@ fn the_exit_status_says_who_is_at_fault() {
     assert_eq!(run(&program, "run --fix").exit, 2);
     assert_eq!(program.run("conformance run -- ./no-such-adapter").exit, 3);
     let ran = program.run("conformance run -- false");
-    assert_eq!(ran.exit, 3, "{}", ran.err);
+    assert_eq!(ran.exit, 2, "what the command line names is no adapter: {}", ran.err);
     assert!(ran.err.contains("expected an answer to hello"), "{}", ran.err);
     // Where the report cannot be written nothing is asked first.
     fs::write(program.path("file"), b"").unwrap();

@@ -114,8 +114,8 @@ impl Adapter {
     /// than until `stop` is wished.
     ///
     /// # Errors
-    /// [`Code::BadArgument`] for an empty command, [`Code::Io`] when the program does not start or does not
-    /// answer `hello` as the protocol says.
+    /// [`Code::BadArgument`] for an empty command, and for a program that does not answer `hello` as the protocol says;
+    /// [`Code::Io`] and others of the system when it does not start.
     pub fn start(command: &[OsString], limits: Limits, stop: &Stop) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Error::new(Code::BadArgument, "expected the command of an adapter"));
@@ -223,8 +223,10 @@ impl Adapter {
                 format!("; it said: {}", last.join(" | "))
             };
             Error::new(
-                Code::Io,
-                format!("{shown}: expected an answer to hello, found {why}{heard}"),
+                Code::BadArgument,
+                format!(
+                    "{shown}: expected an answer to hello as protocol.md has it, found {why}{heard}"
+                ),
             )
         };
         let ok = match said {

@@ -93,7 +93,9 @@ impl fmt::Display for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended(how) => write!(f, "its output ended: {how}"),
-            Self::Silent(time) => write!(f, "no answer within {} s", time.as_secs_f64()),
+            Self::Silent(time) => {
+                write!(f, "no answer within {} s (is each line flushed?)", time.as_secs_f64())
+            }
             Self::Garbage(why) => write!(f, "a line that is no answer: {why}"),
             Self::Internal(whole) => write!(f, "an error that it did not mean: {whole}"),
             Self::LongLine(most) => write!(f, "a line of more than {most} bytes"),
