@@ -115,6 +115,24 @@ def test_one_step_may_be_saved_twice(runs):
     whole(second.path)
 
 
+def test_of_a_step_that_is_saved_again_the_last_save_is_resumed_from(runs):
+    job = Job.start(runs)
+    for again in range(8):
+        saved = job.save(snapshot(5, 10 + again), 5)
+        assert waystation.latest(runs).path == saved.path, again
+    assert job.save(snapshot(6), 6).path == waystation.latest(runs).path
+
+
+def test_a_step_below_a_saved_one_is_refused(runs):
+    job = Job.start(runs)
+    old, new = job.save(snapshot(5), 5), job.save(snapshot(6), 6)
+    with pytest.raises(Error, match="expected a step of 6 or more, which this job saved before, found 5"):
+        job.save(snapshot(5), 5)
+    assert waystation.latest(runs).path == new.path
+    back = Job.start(runs, resume=old.path)
+    assert back.save(snapshot(5), 5).path == waystation.latest(runs).path
+
+
 def test_a_job_goes_on_from_the_latest(runs):
     saved = Job.start(runs).save(snapshot(5), 5)
     job = Job.start(runs, resume="latest")

@@ -77,6 +77,8 @@ class Job:
     shard_bytes: int | None = None
     check: bool = True
     _counter: int = field(default=0, repr=False)
+    _newest: Reserved | None = field(default=None, repr=False)
+    """The save begun last: of the greatest step, and of that the greatest name."""
 
     @classmethod
     def start(
@@ -160,20 +162,34 @@ class Job:
 
     @property
     def counter(self) -> int:
-        """How many saves this job has begun; the same on all ranks."""
+        """The number that a next save takes, from 0; the same on all ranks. A step that is saved again may pass over some."""
         return self._counter
 
     def reserve(self, step: int) -> Reserved:
         """Takes the next number for a save of `step`, which the rank then makes or gives up.
 
         For callers that may fail between the decision to save and the save itself: the rank stays in step with the
-        others. `bad-argument` for a step that is no count.
+        others. `bad-argument` for a step that is no count, and for one below a step that the job has begun to save:
+        what is resumed from is the greatest step, and that would not be the one saved last.
         """
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise usage(f"expected a step of 0 or more, found {step!r}")
-        reserved = Reserved(step, self._counter, self.plan.attempt_name(step, self._counter))
-        self._counter += 1
-        return reserved
+        newest = self._newest
+        if newest is not None and step < newest.step:
+            raise usage(
+                f"expected a step of {newest.step} or more, which this job saved before, found {step}",
+                remedy="To go back to an older checkpoint start the job from it: manager.resume(path), Job.start(resume=path).",
+            )
+        again = newest is not None and step == newest.step
+        for counter in range(self._counter, self._counter + _TRIES):
+            name = self.plan.attempt_name(step, counter)
+            # Of two saves of one step the greater name is resumed from: it has to be that of the later one.
+            if newest is None or not again or name > newest.name:
+                self._counter = counter + 1
+                self._newest = Reserved(step, counter, name)
+                return self._newest
+        raise error("limit", f"expected step {step} to be saved a few times, found no greater name than {newest and newest.name}",
+                    remedy="Save at another step.")
 
     def save(
         self,
@@ -287,6 +303,8 @@ class Job:
         return digest
 
 
+_TRIES = 1 << 20
+"""Names that are tried for a step that is saved again. Each save of it halves the names that are left, of 2^32."""
 _LEFT = (
     "It goes when a newer job has committed, or once it is as old as gc(…, uncommitted_older_than=seconds) says: "
     "`waystation gc` for a shell."

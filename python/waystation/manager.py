@@ -244,6 +244,9 @@ class CheckpointManager:
         anywhere, and what the one before met. So a failure of one rank is raised by all, as the same error, and all
         ranks have counted the same saves. It costs a wait for the slowest rank.
 
+        A step may be saved again, and the later save is then the one that is resumed from. One below a step that was
+        saved is refused (`bad-argument`): `resume(path)` goes back.
+
         Raises what a save before this one met (`on_error`), after this one was made or begun: no failure costs two
         checkpoints. What became of this one is in a note of the error. Raises also what the snapshot and copying it
         raise, `limit` for a pool that is too small; and without a pool, what `Job.save` does.

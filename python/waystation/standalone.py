@@ -40,7 +40,8 @@ def save(
     speak their protocols; those named in `buffers` are buffers. Names whose arrays are one memory, of one shape,
     strides and role, are stored once, under the first, with the others as aliases; `aliases` gives more of them, new
     name to old. What is not contiguous is copied, one at a time beyond a gibibyte. Nothing is pickled: element types
-    outside the registry are refused by name, before anything is written.
+    outside the registry are refused by name, before anything is written. The arrays must stay as they are until it
+    returns: one that another thread changes meanwhile is stored with checksums that no longer fit, and fails to be read.
 
     `run` is the name written down for it, by default the directory's. `check` compares records with each other and with
     the tensors (chapters 16 to 19 of the specification). Raises `exists` where `path` is. After any other error the

@@ -89,6 +89,9 @@ impl SessionPlan {
     }
 
     /// The attempt of the save of `step`, the job's save number `counter` (from 0).
+    ///
+    /// Steps ascend within a timeline. For one that is saved again take the next counter whose attempt is greater than
+    /// that of the save before (11): `latest` takes the greatest.
     #[must_use]
     pub fn attempt(&self, step: u64, counter: u64) -> Attempt {
         Attempt::derive(self.timeline, &self.nonce, step, counter)
