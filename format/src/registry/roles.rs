@@ -20,9 +20,9 @@ pub enum Role {
     Ema,
     /// A companion of a block-quantised tensor: scales, zero points, a codebook.
     Quant,
-    /// Bytes of a record that are too long to stand in it; dtype U8.
+    /// Bytes of a record that are too long to stand in it; dtype U8, or U64 for numbers that a record names.
     Blob,
-    /// Anything else; slot is `vendor/name`.
+    /// Anything else; slot is `vendor/name` by custom, which nobody checks.
     Extension,
 }
 

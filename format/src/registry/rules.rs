@@ -1774,7 +1774,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::UnsupportedFeature],
         chapter: "13-versions.md",
-        text: "A reader MUST reject a checkpoint that requires a feature it does not know, and name the feature.",
+        text: "A reader MUST reject a checkpoint that requires a feature it does not know, and name the feature. A feature that the registry lists as reserved has no meaning yet: nobody knows it.",
     },
     RuleInfo {
         id: FEATURE_OPTIONAL,
