@@ -67,7 +67,8 @@ fn forms(cases: &mut Cases) {
         );
     }
     // The right CRC, as one who reads numbers in any form would take it.
-    let listed: [(&str, &str, fn(&str) -> Value); 5] = [
+    type Written = (&'static str, &'static str, fn(&str) -> Value);
+    let listed: [Written; 5] = [
         ("upper-case", "has upper-case digits", |crc| crc.to_uppercase().into()),
         ("seven-digits", "has seven digits", |crc| crc[1..].into()),
         ("nine-digits", "has nine digits", |crc| format!("0{crc}").into()),

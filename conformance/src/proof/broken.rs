@@ -27,7 +27,7 @@ const WRONG: &[Wrong] = &[
     (
         "fills-gaps",
         &["core/cover-gap-*", "core/missing-shard"],
-        &["core/small", "core/cover-overlap-whole-twice"],
+        &["core/small", "core/chunk-outside"],
     ),
     (
         "follows-links",
