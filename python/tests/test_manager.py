@@ -110,6 +110,7 @@ def test_a_second_save_is_skipped_where_asked_for(runs):
 def test_the_schedule(runs):
     with CheckpointManager(runs, every=3, every_seconds=1e9) as manager:
         assert [step for step in range(10) if manager.should_save(step)] == [3, 6, 9]
+        assert manager.should_save(3)
         manager.save(3, snapshot(3))
         assert not manager.should_save(3)
         manager.preempt()
@@ -304,6 +305,8 @@ def test_a_failure_beside_training_is_raised_by_what_is_called_next(runs, how):
     with pytest.raises(ZeroDivisionError, match="round") as caught:
         call()
     gate.raises = None
+    if hasattr(caught.value, "__notes__"):
+        assert "this is what the save of step 2 met" in caught.value.__notes__
     if how == "save":
         # It was made all the same: no failure costs two checkpoints.
         assert "save of step 3 is" in said_of(caught.value)
@@ -315,6 +318,23 @@ def test_a_failure_beside_training_is_raised_by_what_is_called_next(runs, how):
         assert steps(runs) == ([1, 3, 4] if how == "save" else [1, 4])
     manager.close()
     assert 2 not in steps(runs)
+
+
+def test_a_state_that_nobody_tells_of_its_steps_is_found(runs):
+    with CheckpointManager(runs, every=2) as manager:
+        assert manager.should_save(2)
+        with pytest.raises(Error, match=r"expected a step of 2 or more, for which should_save\(\) was asked, found 0"):
+            manager.save(0, snapshot(0))
+        manager.save(2, snapshot(2))
+        manager.should_save(3)
+        manager.save(8, snapshot(8))  # one that was not asked about
+        with pytest.raises(Error, match="expected a step of 8 or more"):
+            manager.save(4, snapshot(4))
+        # Whoever goes back says so.
+        manager.resume(waystation.list_checkpoints(runs)[0].path)
+        assert manager.should_save(4)
+        manager.save(4, snapshot(4))
+    assert waystation.latest(runs).step == 4
 
 
 def test_two_failures_are_both_told(runs):

@@ -128,6 +128,8 @@ class CheckpointManager:
         self._failed: BaseException | None = None
         """What the save before met, until somebody raises it."""
         self._failed_at = 0
+        self._asked_step: int | None = None
+        """The step that should_save() was asked about last, since the job began."""
         self._begun_step: int | None = None
         self._begun_at = time.monotonic()
         self._failed_step: int | None = None
@@ -189,6 +191,7 @@ class CheckpointManager:
         """
         self._check_usable()
         self._settle()
+        self._asked_step = None
         return self._begin("latest" if checkpoint is None else checkpoint).resume_from
 
     def start_over(self) -> None:
@@ -200,6 +203,7 @@ class CheckpointManager:
         """
         self._check_usable()
         self._settle()
+        self._asked_step = None
         job = self._begin(None)
         if job.rank == 0:
             self._spare(job)
@@ -210,6 +214,7 @@ class CheckpointManager:
 
         In a group the same on all ranks; with `every_seconds` only after `sync_preempted` (`bad-argument` without).
         """
+        self._asked_step = step
         if self._group.size == 1:
             # Seen here and nowhere else, so that no loop leaves between this answer and the next.
             self._preempted = self._preemption.noted
@@ -245,7 +250,8 @@ class CheckpointManager:
         ranks have counted the same saves. It costs a wait for the slowest rank.
 
         A step may be saved again, and the later save is then the one that is resumed from. One below a step that was
-        saved is refused (`bad-argument`): `resume(path)` goes back.
+        saved is refused (`bad-argument`): `resume(path)` goes back. So is one below the step that should_save() was
+        asked about last: a loop that counts for itself, and a state that nobody tells of its steps.
 
         Raises what a save before this one met (`on_error`), after this one was made or begun: no failure costs two
         checkpoints. What became of this one is in a note of the error. Raises also what the snapshot and copying it
@@ -262,6 +268,9 @@ class CheckpointManager:
 
     def _enter(self, step: int, snapshot: Snapshot | Callable[[], Snapshot], force: bool) -> SaveHandle | None:
         job = self._started()
+        if self._asked_step is not None and step < self._asked_step:
+            raise usage(f"expected a step of {self._asked_step} or more, for which should_save() was asked, found {step}",
+                        remedy="Give both one count: state.progress.optimizer_step, which state.step() counts.")
         skips = self._on_busy == "skip" and not force and not self._preempted
         busy = skips and self._flight is not None and not self._flight.done()
         if not busy:
@@ -498,6 +507,8 @@ class CheckpointManager:
             return
         if note is not None:
             _add(failed, KeepWarning(note) if other is None else other, note)
+        if not isinstance(failed, KeepWarning) and hasattr(failed, "add_note"):
+            failed.add_note(f"this is what the save of step {self._failed_at} met")  # Python 3.10 has no notes
         raise failed
 
     def _check_usable(self) -> None:
