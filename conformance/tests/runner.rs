@@ -405,7 +405,7 @@ fn counts_sum_up_whatever_is_chosen() {
 }
 
 #[test]
-fn an_adapter_that_does_not_say_hello_fails_the_environment() {
+fn a_program_that_does_not_say_hello_is_no_adapter() {
     for (mode, words) in
         [("refuse", "Traceback: | no licence"), ("later", "protocol 2"), ("mute", "no answer")]
     {
@@ -415,7 +415,7 @@ fn an_adapter_that_does_not_say_hello_fails_the_environment() {
             options.limits.hello = Duration::from_secs(2);
         }
         let error = runner::run(&[case("ok")], &options, None, &Unwatched).unwrap_err();
-        assert!(error.code() == Code::Io && error.to_string().contains(words), "{error}");
+        assert!(error.code() == Code::BadArgument && error.to_string().contains(words), "{error}");
     }
     let mut options = options();
     options.adapter = vec!["/nowhere/at/all".into()];

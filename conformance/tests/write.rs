@@ -28,7 +28,11 @@ fn example() -> PathBuf {
 
 /// A recipe that the adapter of the tests understands: to copy the example.
 fn copy(more: Value) -> Case {
-    let mut recipe = json!({"step": 1000, "attempt": "000000018280808e", "copy": example()});
+    let mut recipe = reference::save(&example()).unwrap();
+    let writers = usize::try_from(recipe["writers"].as_u64().unwrap()).unwrap();
+    recipe["writers"] = vec![json!({}); writers].into();
+    recipe["step"] = 1000.into();
+    recipe["copy"] = json!(example());
     recipe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let mut case = case("write");
     case.expect.id = "writer/copy".to_owned();
@@ -48,6 +52,7 @@ fn what_was_written_is_read() {
     refused.expect.outcome = Outcome::Reject;
     let linked = copy(json!({"link": true}));
     let deep = copy(json!({"directory": "attachments"}));
+    let other_parent = copy(json!({"parent": "00".repeat(32)}));
     let cases = [
         copy(json!({})),
         copy(json!({"without": ["manifest.json"]})),
@@ -55,12 +60,14 @@ fn what_was_written_is_read() {
         refused,
         linked,
         deep,
+        other_parent,
     ];
     let report = run(&cases, &options());
     let fail = Verdict::Fail;
-    assert_eq!(verdicts(&report), [Verdict::Pass, fail, fail, fail, fail, fail]);
+    assert_eq!(verdicts(&report), [Verdict::Pass, fail, fail, fail, fail, fail, fail]);
     assert!(report.results[1].why[0].contains("file-missing"), "{:?}", report.results[1].why);
     assert!(report.results[2].why[0].contains("/tensors/0/sha256"), "{:?}", report.results[2].why);
+    assert!(report.results[6].why[0].contains("/parent"), "{:?}", report.results[6].why);
 }
 
 /// A run with an older checkpoint, as `given`.
