@@ -106,6 +106,25 @@ class Broken(unittest.TestCase):
         self.assertEqual(self.read("says-ok", None)["ok"], {})
         self.assertEqual(self.read("refuses-everything", None)["error"]["code"], "bad-format")
 
+    def test_writes_something_else(self):
+        case = json.loads((FOLDER.parent / "cases/writer/topology-and-parent/expect.json").read_text())
+        recipe = case["request"]["recipe"]
+
+        def written(name):
+            out = self.folder / name / f"step-{recipe['step']:012}-{recipe['attempt']}"
+            out.parent.mkdir()
+            said = ask(HELLO, {"id": 2, "op": "write", "out": str(out), "recipe": recipe}, adapter=(BROKEN, name))
+            self.assertEqual(said[1], {"id": 2, "ok": {}})
+            self.assertEqual((out / "waystation.commit").exists(), name != "never-commits")
+            return json.loads((out / "manifest.json").read_text())
+        sound = written("never-commits")
+        for name, member in [("forgets-parent", "parent"), ("forgets-topology", "topology"), ("changes-block", "block_bytes")]:
+            wrong = written(name)
+            self.assertEqual(sound[member], recipe[member])
+            self.assertNotEqual(wrong[member], recipe[member])
+        for name in ("writes-stale-bytes", "loses-records"):
+            written(name)
+
     def test_does_not_answer(self):
         lines = f"{json.dumps(HELLO)}\n" + json.dumps({"id": 2, "op": "read", "path": "/"}) + "\n"
         command = [sys.executable, "-B", str(BROKEN)]
@@ -122,7 +141,7 @@ class Broken(unittest.TestCase):
 
     def test_all_are_listed(self):
         done = subprocess.run([sys.executable, "-B", str(BROKEN), "--list"], capture_output=True, text=True)
-        self.assertEqual(len(done.stdout.splitlines()), 14)
+        self.assertEqual(len(done.stdout.splitlines()), 20)
         self.assertNotIn("None", done.stdout)
         self.assertEqual(subprocess.run([sys.executable, "-B", str(BROKEN), "x"], capture_output=True).returncode, 2)
 
