@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,23 @@ def test_many_ranks(mark: str, ranks: tuple[int, int], steps: list[int], tmp_pat
     run = re.search(r'"(runs/[a-z]+)"', code)
     assert run is not None and code.startswith("# torchrun --nproc-per-node 2 ")
     (tmp_path / "program.py").write_text(code)
+    for _ in range(4):
+        told = started_on(ranks, tmp_path)
+        if told is not None:
+            break
+        print("begun anew: a thread of gloo dropped a tensor of Python's while the interpreter ended")
+        shutil.rmtree(tmp_path / "runs")
+    assert told is not None
+    found = [one.step for one in waystation.list_checkpoints(tmp_path / run[1]) if one.state == "complete"]
+    assert found[-len(steps) :] == steps
+    assert not told[0]
+    if mark == "sync_preempted":
+        assert told[1].count("rng  torch") == 1 and "new stream" in told[1]
+
+
+def started_on(ranks: tuple[int, ...], tmp_path: Path) -> list[str] | None:
+    """What each start says. None where PyTorch aborted a process that had done all: `ProcessGroupGloo`'s thread lets go of
+    the tensors of a broadcast after it has answered, and where the interpreter is gone by then, it has no right to."""
     told = []
     for number in ranks:
         command = ["-W", "ignore", "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={number}", "program.py"]
@@ -81,13 +99,11 @@ def test_many_ranks(mark: str, ranks: tuple[int, int], steps: list[int], tmp_pat
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"},
         )
+        if ran.returncode and "terminate called without an active exception" in ran.stderr and "SIGABRT" in ran.stderr:
+            return None
         assert ran.returncode == 0, ran.stderr
         told.append(ran.stdout)
-    found = [one.step for one in waystation.list_checkpoints(tmp_path / run[1]) if one.state == "complete"]
-    assert found[-len(steps) :] == steps
-    assert not told[0]
-    if mark == "sync_preempted":
-        assert told[1].count("rng  torch") == 1 and "new stream" in told[1]
+    return told
 
 
 def test_export_for_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
