@@ -3,10 +3,10 @@
 //! It knows the forms of section 9.1 and their limits. It must not know what a framework means
 //! by a type's name, and never resolves one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use crate::identity::Identity;
-use crate::json::Value;
+use crate::json::{Map, Value};
 use crate::{Code, Error, Result, limits, rule};
 
 /// Largest magnitude of an integer that stands bare.
@@ -92,7 +92,7 @@ impl Tree {
         let Some(members) = value.as_object() else {
             return Err(top.bad("expected an object"));
         };
-        match sole(members) {
+        match members.sole() {
             Some((TREE, inner)) => {
                 let place = Place { outer: Some(&top), step: Step::Member(TREE) };
                 match inner {
@@ -207,7 +207,7 @@ fn parse(value: &Value, place: &Place<'_>) -> Result<Tree> {
         Value::List(_) => {
             Err(place.bad("expected an array only under \"list\" or \"tuple\", found it bare"))
         }
-        Value::Object(members) => match sole(members) {
+        Value::Object(members) => match members.sole() {
             Some((name, inner)) => {
                 parse_member(name, inner, &Place { outer: Some(place), step: Step::Member(name) })
             }
@@ -249,12 +249,6 @@ fn parse_member(name: &str, value: &Value, place: &Place<'_>) -> Result<Tree> {
     }
 }
 
-/// The one member of an object that has one.
-fn sole(members: &BTreeMap<String, Value>) -> Option<(&str, &Value)> {
-    let (name, value) = members.first_key_value()?;
-    (members.len() == 1).then_some((name.as_str(), value))
-}
-
 fn items<'v>(value: &'v Value, place: &Place<'_>) -> Result<&'v [Value]> {
     match value {
         Value::List(items) => Ok(items),
@@ -263,17 +257,20 @@ fn items<'v>(value: &'v Value, place: &Place<'_>) -> Result<&'v [Value]> {
 }
 
 fn trees(value: &Value, place: &Place<'_>) -> Result<Vec<Tree>> {
-    items(value, place)?
-        .iter()
-        .enumerate()
-        .map(|(index, item)| parse(item, &Place { outer: Some(place), step: Step::Item(index) }))
-        .collect()
+    let items = items(value, place)?;
+    // Each is there already, so room for all of them is no guess.
+    let mut trees = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        trees.push(parse(item, &Place { outer: Some(place), step: Step::Item(index) })?);
+    }
+    Ok(trees)
 }
 
 fn map(value: &Value, place: &Place<'_>) -> Result<Vec<(MapKey, Tree)>> {
     let mut seen = HashSet::new();
-    let mut pairs = Vec::new();
-    for (index, item) in items(value, place)?.iter().enumerate() {
+    let listed = items(value, place)?;
+    let mut pairs = Vec::with_capacity(listed.len());
+    for (index, item) in listed.iter().enumerate() {
         let place = Place { outer: Some(place), step: Step::Item(index) };
         let [key, value] = items(item, &place)? else {
             return Err(place.bad("expected [key, value]"));
@@ -361,7 +358,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 fn one(name: &str, value: Value) -> Value {
-    Value::Object(BTreeMap::from([(name.to_owned(), value)]))
+    Value::Object(Map::from([(name.to_owned(), value)]))
 }
 
 fn list(items: &[Tree]) -> Value {

@@ -12,10 +12,8 @@
 #[path = "cursors/any.rs"]
 mod any;
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
-use waystation_format::json::Value;
+use waystation_format::json::{Map, Value};
 use waystation_format::records::cursor::Cursor;
 use waystation_format::{Code, Digest, Topology, rule};
 
@@ -446,7 +444,7 @@ proptest! {
                     2 => Value::Int((1 << 53) - 1),
                     3 => Value::Str(String::new()),
                     4 => Value::List(Vec::new()),
-                    5 => Value::Object(BTreeMap::new()),
+                    5 => Value::Object(Map::new()),
                     6 => Value::Int(-1),
                     _ => Value::List(vec![Value::Int(1), Value::Int(2)]),
                 };

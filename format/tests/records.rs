@@ -270,7 +270,7 @@ proptest! {
         for name in mine.keys() {
             for replaced in theirs.values().cloned().chain([tree.to_value()]) {
                 let mut changed = mine.clone();
-                changed.insert(name.clone(), replaced);
+                changed.insert(name.to_owned(), replaced);
                 let changed = Value::Object(changed);
                 if let Ok(read) = Typed::parse(kind, &changed, None) {
                     prop_assert_eq!(read.to_value().unwrap(), changed);

@@ -4,8 +4,6 @@
 //! canonical text only. This module knows how to bring one to the other. It must not know any
 //! member.
 
-use std::collections::BTreeMap;
-
 use waystation_format::json::Value;
 use waystation_format::{Code, Error, Result, limits, rule};
 
@@ -41,7 +39,7 @@ fn from_serde(parsed: serde_json::Value, levels: u64) -> Result<Value> {
             let inner = deeper()?;
             let members =
                 members.into_iter().map(|(name, item)| Ok((name, from_serde(item, inner)?)));
-            Value::Object(members.collect::<Result<BTreeMap<_, _>>>()?)
+            Value::Object(members.collect::<Result<_>>()?)
         }
     })
 }

@@ -7,12 +7,14 @@
 mod canonical;
 mod cursor;
 mod encode;
+mod map;
 mod pointer;
 mod value;
 
 pub use canonical::{check_canonical, check_canonical_value};
 pub use cursor::{Cursor, Form, Items, Kind, Members, Object};
 pub use encode::{Encoder, string as encode_string};
+pub use map::Map;
 pub use pointer::{pointer_at, pointer_step};
 
 pub use value::Value;

@@ -2,9 +2,7 @@
 //!
 //! It knows JSON and nothing of records. Files are never read into it as a whole.
 
-use std::collections::BTreeMap;
-
-use super::{Cursor, Encoder, Kind, check_canonical_value};
+use super::{Cursor, Encoder, Kind, Map, check_canonical_value};
 use crate::limits::JSON_DEPTH;
 use crate::{Code, Error, Result, rule};
 
@@ -22,7 +20,7 @@ pub enum Value {
     /// An array.
     List(Vec<Value>),
     /// An object; names are of characters U+0020 to U+007E.
-    Object(BTreeMap<String, Value>),
+    Object(Map),
 }
 
 impl Value {
@@ -66,7 +64,7 @@ impl Value {
 
     /// The members, if it is an object.
     #[must_use]
-    pub fn as_object(&self) -> Option<&BTreeMap<String, Value>> {
+    pub fn as_object(&self) -> Option<&Map> {
         match self {
             Self::Object(members) => Some(members),
             _ => None,
@@ -96,7 +94,7 @@ impl Value {
             Some(Kind::Object) => {
                 let inner = deeper(levels)?;
                 let mut members = cursor.begin_object()?;
-                let mut object = BTreeMap::new();
+                let mut object = Map::new();
                 while let Some(name) = cursor.next_member(&mut members)? {
                     object.insert(name.into_owned(), Self::read_within(cursor, inner)?);
                 }

@@ -5,8 +5,9 @@
 //! from the top of the value that was given. Names, what an identity says and value trees have
 //! rules of their own. It must not know any kind of record.
 
-use std::collections::{HashSet, btree_map};
+use std::collections::HashSet;
 use std::iter::Peekable;
+use std::slice;
 
 use super::number::{Float, Integer};
 use crate::common::Coordinate;
@@ -271,7 +272,7 @@ impl Reader {
 /// unknown one is seen at its place and a missing one where it would stand.
 #[derive(Debug)]
 pub(crate) struct Members<'v> {
-    rest: Peekable<btree_map::Iter<'v, String, Value>>,
+    rest: Peekable<slice::Iter<'v, (String, Value)>>,
 }
 
 impl<'v> Members<'v> {

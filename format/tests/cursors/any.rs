@@ -1,9 +1,7 @@
 //! Cursors of every kind, each of the form that a record may hold.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
-use waystation_format::json::Value;
+use waystation_format::json::{Map, Value};
 use waystation_format::records::cursor::{
     Augment, Canary, Cursor, Deficit, EndsWhen, EpochEnd, Item, LaneEnd, Leftover, Mixture, Node,
     Numbers, Opaque, Order, Pack, Partition, PermutedIndex, Piece, SeedRule, Selection,
@@ -53,7 +51,7 @@ fn order() -> impl Strategy<Value = Order> {
         }),
         (name(), count()).prop_map(|(algorithm, number)| {
             let number = Value::Int(number as i64);
-            Order::Other { algorithm, members: BTreeMap::from([("x".to_owned(), number)]) }
+            Order::Other { algorithm, members: Map::from([("x".to_owned(), number)]) }
         }),
     ]
 }
@@ -146,7 +144,7 @@ fn node() -> impl Strategy<Value = Node> {
             (prop::collection::vec((inner, count(), 1..(1_u64 << 32)), 1..4), any::<u8>())
                 .prop_map(|(children, any)| {
                     let selection = if any % 4 == 0 {
-                        let members = BTreeMap::from([("y".to_owned(), Value::Null)]);
+                        let members = Map::from([("y".to_owned(), Value::Null)]);
                         Selection::Other { algorithm: "vendor/pick".to_owned(), members }
                     } else {
                         let end = if any % 4 == 1 { EndsWhen::First } else { EndsWhen::All };

@@ -1,8 +1,8 @@
 //! Reports about data cursors: samples lost, given twice, or of another order after a resume.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use waystation_format::json::Value;
+use waystation_format::json::{Map, Value};
 use waystation_format::record::Record;
 use waystation_format::records::Cursor;
 use waystation_format::records::cursor::{
@@ -40,7 +40,7 @@ fn resumed(cursor: &Cursor) -> Cursor {
 }
 
 /// The record that a writer would make of a cursor with other members.
-fn edited(cursor: &Cursor, edit: impl FnOnce(&mut BTreeMap<String, Value>)) -> Result<Record> {
+fn edited(cursor: &Cursor, edit: impl FnOnce(&mut Map)) -> Result<Record> {
     let mut value = cursor.to_value();
     if let Value::Object(members) = &mut value {
         edit(members);

@@ -29,7 +29,7 @@ fn walk(a: &Value, b: &Value, at: &mut String, places: &mut Vec<String>) {
     match (a, b) {
         _ if a == b => {}
         (Value::Object(x), Value::Object(y)) => {
-            let mut names: Vec<&String> = x.keys().chain(y.keys()).collect();
+            let mut names: Vec<&str> = x.keys().chain(y.keys()).collect();
             names.sort_unstable();
             names.dedup();
             for name in names {

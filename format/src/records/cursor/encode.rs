@@ -2,17 +2,13 @@
 //!
 //! It knows where each member stands. It checks nothing.
 
-use std::collections::BTreeMap;
-
 use super::{
     Augment, Canary, Cursor, Deficit, EndsWhen, EpochEnd, Item, LaneEnd, Leftover, Node, Numbers,
     Order, Partition, Piece, SeedRule, Selection, ShareRule, Source, Tail,
 };
-use crate::json::Value;
+use crate::json::{Map, Value};
 use crate::records::write::{count, list, tensor, text};
 use crate::value_tree::Tree;
-
-type Members = BTreeMap<String, Value>;
 
 pub(super) fn cursor(cursor: &Cursor) -> Value {
     let mut members = node(&cursor.root);
@@ -55,9 +51,9 @@ fn item(item: &Item) -> Value {
     }
 }
 
-fn node(node: &Node) -> Members {
+fn node(node: &Node) -> Map {
     let mut members = match node {
-        Node::PermutedIndex(leaf) => BTreeMap::from([
+        Node::PermutedIndex(leaf) => Map::from([
             member("epoch", count(leaf.epoch)),
             member("epoch_end", epoch_end(leaf.epoch_end)),
             member("order", order(&leaf.order, Some(leaf.n))),
@@ -72,7 +68,7 @@ fn node(node: &Node) -> Members {
             };
             let mut from = source(&leaf.source);
             put(&mut from, "shards", numbers(&leaf.shards));
-            BTreeMap::from([
+            Map::from([
                 member("epoch", count(leaf.epoch)),
                 member("epoch_end", object([("rule", text(end))])),
                 member("lanes", list(&leaf.lanes, lane)),
@@ -81,11 +77,11 @@ fn node(node: &Node) -> Members {
                 member("source", Value::Object(from)),
             ])
         }
-        Node::Mixture(mixture) => BTreeMap::from([
+        Node::Mixture(mixture) => Map::from([
             member("children", list(&mixture.children, inner)),
             member("selection", selection(&mixture.selection)),
         ]),
-        Node::WindowShuffle(shuffle) => BTreeMap::from([
+        Node::WindowShuffle(shuffle) => Map::from([
             member("anchor", inner(&shuffle.anchor)),
             member("index", count(shuffle.index)),
             member("order", order(&shuffle.order, None)),
@@ -93,13 +89,13 @@ fn node(node: &Node) -> Members {
             member("reverse", Value::Bool(shuffle.reverse)),
             member("window", count(shuffle.window)),
         ]),
-        Node::StoredShuffle(shuffle) => BTreeMap::from([
+        Node::StoredShuffle(shuffle) => Map::from([
             member("buffer", list(&shuffle.buffer, item)),
             member("child", inner(&shuffle.child)),
             member("order", order(&shuffle.order, None)),
         ]),
         Node::Pack(pack) => {
-            let mut members = BTreeMap::from([
+            let mut members = Map::from([
                 member("algorithm", text(pack.leftover.algorithm())),
                 member("child", inner(&pack.child)),
                 member("leftover", leftover(&pack.leftover)),
@@ -111,7 +107,7 @@ fn node(node: &Node) -> Members {
             }
             members
         }
-        Node::Opaque(opaque) => BTreeMap::from([
+        Node::Opaque(opaque) => Map::from([
             member("fingerprint", opaque.fingerprint.to_value()),
             member("media_type", text(&opaque.media_type)),
             member("state", opaque.state.to_value()),
@@ -125,8 +121,8 @@ fn inner(inner: &Node) -> Value {
     Value::Object(node(inner))
 }
 
-fn source(source: &Source) -> Members {
-    let mut members = BTreeMap::from([
+fn source(source: &Source) -> Map {
+    let mut members = Map::from([
         member("records", count(source.records)),
         member("sha256", text(source.sha256.to_string())),
     ]);
@@ -148,8 +144,8 @@ fn epoch_end(end: EpochEnd) -> Value {
 /// Without `n` within a window.
 fn order(order: &Order, n: Option<u64>) -> Value {
     let mut members = match order {
-        Order::Identity => Members::new(),
-        Order::Explicit(ordinals) => Members::from([member("ordinals", numbers(ordinals))]),
+        Order::Identity => Map::new(),
+        Order::Explicit(ordinals) => Map::from([member("ordinals", numbers(ordinals))]),
         Order::TorchRandpermCpu { seed, seed_rule } => seeded(*seed, *seed_rule),
         Order::GrainIndexShuffle { seed, seed_rule, rounds } => {
             let mut members = seeded(u64::from(*seed), *seed_rule);
@@ -165,8 +161,8 @@ fn order(order: &Order, n: Option<u64>) -> Value {
     Value::Object(members)
 }
 
-fn seeded(seed: u64, rule: SeedRule) -> Members {
-    Members::from([
+fn seeded(seed: u64, rule: SeedRule) -> Map {
+    Map::from([
         member("seed", Tree::int(i128::from(seed)).to_value()),
         member("seed_rule", text(rule.as_str())),
     ])
@@ -281,7 +277,7 @@ fn member(name: &str, value: Value) -> (String, Value) {
     (name.to_owned(), value)
 }
 
-fn put(members: &mut Members, name: &str, value: Value) {
+fn put(members: &mut Map, name: &str, value: Value) {
     members.insert(name.to_owned(), value);
 }
 

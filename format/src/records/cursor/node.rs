@@ -3,11 +3,9 @@
 //! It knows what each node says of itself. What comes next follows from all of them together, and
 //! is for `waystation-state`.
 
-use std::collections::BTreeMap;
-
 use super::{Item, Numbers, Order};
 use crate::Digest;
-use crate::json::Value;
+use crate::json::Map;
 use crate::value_tree::Tree;
 
 /// A sequence of items, and how far it is consumed.
@@ -128,7 +126,7 @@ pub enum Selection {
         /// What it calls itself.
         algorithm: String,
         /// All that stands beside it, as it stands.
-        members: BTreeMap<String, Value>,
+        members: Map,
     },
 }
 

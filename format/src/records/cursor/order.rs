@@ -2,9 +2,7 @@
 //!
 //! It knows their parameters. What they come to is for `waystation-state`.
 
-use std::collections::BTreeMap;
-
-use crate::json::Value;
+use crate::json::Map;
 use crate::{Identity, OrderAlgorithm};
 
 /// An order of n ordinals; n stands beside it.
@@ -35,7 +33,7 @@ pub enum Order {
         /// What it calls itself.
         algorithm: String,
         /// All that stands beside `algorithm` and `n`, as it stands.
-        members: BTreeMap<String, Value>,
+        members: Map,
     },
 }
 

@@ -2,10 +2,8 @@
 //!
 //! It knows the parameters of each. Whether they fit the source is for the node that has it.
 
-use std::collections::BTreeMap;
-
 use super::FORM;
-use crate::json::Value;
+use crate::json::{Map, Value};
 use crate::records::cursor::{Numbers, Order, SeedRule};
 use crate::records::read::{Members, Reader, missing};
 use crate::{OrderAlgorithm, Result, limits, rule};
@@ -108,10 +106,7 @@ fn read(value: &Value, n: impl FnOnce(&mut Members<'_>) -> Result<()>) -> Result
 }
 
 /// An order of another algorithm: any members besides.
-fn other(
-    object: &BTreeMap<String, Value>,
-    n: impl FnOnce(&mut Members<'_>) -> Result<()>,
-) -> Result<Order> {
+fn other(object: &Map, n: impl FnOnce(&mut Members<'_>) -> Result<()>) -> Result<Order> {
     let algorithm = match object.get("algorithm") {
         Some(value) => ORDER.name(value, "order").map_err(|error| error.in_member("algorithm"))?,
         None => return Err(missing("algorithm")),
@@ -119,7 +114,7 @@ fn other(
     let mut rest = object.clone();
     rest.remove("algorithm");
     // Asked of an object of nothing else, so that its own rules hold and no other's.
-    let alone: BTreeMap<String, Value> = rest.remove_entry("n").into_iter().collect();
+    let alone: Map = rest.remove("n").map(|n| ("n".to_owned(), n)).into_iter().collect();
     let alone = Value::Object(alone);
     let mut members = ORDER.object(&alone)?;
     n(&mut members)?;
