@@ -47,6 +47,7 @@ fn of_run(run: &Arc<dyn Store>) {
     for one in &listed {
         match &one.state {
             _ if one.marks.deleted => {}
+            State::Uncommitted => {}
             _ if one.marks.rejected.is_some() => lost = true,
             State::Complete { .. } => {
                 let found =

@@ -80,15 +80,19 @@ pub(crate) fn check_not_deleted(directory: &Directory) -> Result<()> {
     Err(Error::rule(Code::Deleted, rule::RUN_DELETED, message).in_file(names::DELETED))
 }
 
+/// Refuses a directory without a commit file.
+pub(crate) fn check_committed(directory: &Directory) -> Result<()> {
+    if directory.stat(names::COMMIT).is_some() {
+        return Ok(());
+    }
+    let message = "expected a commit file, found none";
+    Err(Error::rule(Code::NotCommitted, rule::COMMIT_ABSENT, message).in_file(names::COMMIT))
+}
+
 /// The manifest's digest, out of the commit file.
 pub(crate) fn read_commit(store: &dyn Store, directory: &Directory) -> Result<Digest> {
     const BYTES: u64 = 80;
-    if directory.stat(names::COMMIT).is_none() {
-        let message = "expected a commit file, found none";
-        return Err(
-            Error::rule(Code::NotCommitted, rule::COMMIT_ABSENT, message).in_file(names::COMMIT)
-        );
-    }
+    check_committed(directory)?;
     let bytes = directory.regular(names::COMMIT)?;
     if bytes != BYTES {
         let message = format!("expected {BYTES} bytes, found {bytes}");

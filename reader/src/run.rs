@@ -9,7 +9,7 @@ use waystation_format::names::{self, Marker};
 use waystation_format::{Attempt, Class, Code, Digest, Error, Result, limits, rule};
 use waystation_store::{Kind, Store};
 
-use crate::complete::{Directory, Root, check_not_deleted, complete, read_file};
+use crate::complete::{Directory, Root, check_committed, check_not_deleted, complete, read_file};
 use crate::options::Budget;
 
 /// Times that a run without a checkpoint is looked at while it changes.
@@ -240,6 +240,7 @@ fn resumable(run: &dyn Store, name: &str) -> Result<Option<(Arc<dyn Store>, Root
     let Some(store) = run.dir(name)? else { return Ok(None) };
     let directory = Directory::list(&*store)?;
     check_not_deleted(&directory)?;
+    check_committed(&directory)?;
     if let Some(why) = Marks::read(&*store, &directory)?.rejected {
         let message = format!("expected no marker, found one that rejects the checkpoint: {why:?}");
         return Err(

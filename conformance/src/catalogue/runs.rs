@@ -134,6 +134,18 @@ fn skipped(cases: &mut Cases) {
         with(marker("rejected", "")),
         Some(OLDER),
     );
+    put(
+        cases,
+        "rejected-version",
+        &["run.rejected", "run.errors"],
+        "The newest checkpoint has a `rejected` marker and is of version 2.0: nobody has to know more of it.",
+        {
+            let mut files = bent(&Bend::new("another major version").version("2.0"));
+            files.extend(marker("rejected", "spike\n"));
+            files
+        },
+        Some(OLDER),
+    );
     let deleted = &["run.deleted", "run.latest"];
     put(
         cases,
@@ -374,6 +386,15 @@ fn none(cases: &mut Cases) {
                 let mut files = marked("deleted");
                 files.remove(&format!("{OLDER}/deleted"));
                 files.remove(&format!("{OLDER}/waystation.commit"));
+                files
+            },
+        ),
+        (
+            "rejected-and-uncommitted",
+            "Two attempts have a `rejected` marker and no commit file: they never were checkpoints.",
+            {
+                let mut files = marked("rejected");
+                files.retain(|path, _| !path.ends_with("/waystation.commit"));
                 files
             },
         ),

@@ -301,7 +301,7 @@ pub const RUN_LATEST: &str = "run.latest";
 pub const RUN_NONE: &str = "run.none";
 /// A reader MUST NOT take an I/O error for absence, nor pass over a checkpoint because it is of a version or has a feature that the reader does not support: if an attempt that would come before its answer meets an error of class `io` or `unsupported`, it answers with that error. (Reader)
 pub const RUN_ERRORS: &str = "run.errors";
-/// `latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code. (Reader)
+/// `latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code, whatever else is wrong with it: the marker counts before anything is read. (Reader)
 pub const RUN_REJECTED: &str = "run.rejected";
 /// A reader MUST report each attempt that it skipped before its answer, and why. (Reader)
 pub const RUN_REPORT: &str = "run.report";
@@ -1582,7 +1582,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::Rejected],
         chapter: "11-commit.md",
-        text: "`latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code. A reader MAY open it by its path; a validator notes the marker.",
+        text: "`latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code, whatever else is wrong with it: the marker counts before anything is read. A directory without a commit file is `not-committed`, with the marker or without it, and one with a `deleted` marker `deleted`. A reader MAY open it by its path; a validator notes the marker.",
     },
     RuleInfo {
         id: RUN_REPORT,

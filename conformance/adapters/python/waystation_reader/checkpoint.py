@@ -144,10 +144,17 @@ def refuse(refusal):
     raise refusal
 
 
-def open_manifest(directory):
-    """Steps 1 to 4 of 12.1. What breaks here leaves nothing to go on with."""
+def check_committed(directory):
+    """That it is a checkpoint, and nobody removes it."""
     if "deleted" in directory.names:
         raise Refusal("deleted", "run.deleted", "the checkpoint is being removed", "deleted")
+    if "waystation.commit" not in directory.names:
+        raise Refusal("not-committed", "commit.absent", "the file is not there", "waystation.commit")
+
+
+def open_manifest(directory):
+    """Steps 1 to 4 of 12.1. What breaks here leaves nothing to go on with."""
+    check_committed(directory)
     if directory.length("waystation.commit", ("not-committed", "commit.absent")) != 80:
         raise Refusal("commit-grammar", "commit.file", "not 80 bytes", "waystation.commit")
     commit = _COMMIT.fullmatch(directory.read("waystation.commit"))

@@ -2,7 +2,7 @@
 
 import re
 
-from .checkpoint import check_files, open_manifest, refuse
+from .checkpoint import check_committed, check_files, open_manifest, refuse
 from .files import Directory
 from .refusal import Refusal
 from .registry import exit_status
@@ -40,10 +40,11 @@ def _age(matched):
 def _complete(run, matched):
     """The manifest of an attempt that is complete, not rejected, and named as its manifest says."""
     with Directory(matched[0], run) as directory:
-        checkpoint = open_manifest(directory)
-        check_files(checkpoint, refuse)
+        check_committed(directory)
         if "rejected" in directory.names:
             raise Refusal("rejected", "run.rejected", "the checkpoint must not be resumed from", "rejected")
+        checkpoint = open_manifest(directory)
+        check_files(checkpoint, refuse)
         manifest = checkpoint.manifest
         if (manifest["step"], manifest["attempt"]) != (int(matched[1]), matched[2]):
             raise Refusal("name-disagrees", "dir.attempt-name", "the manifest gives another step or attempt")
