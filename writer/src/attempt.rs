@@ -173,6 +173,12 @@ fn claim(run: &Arc<dyn Store>, nonce: &[u8; 16]) -> Result<u32> {
             Err(_) => {}
         }
         run.sync()?;
+        // A rename that cannot be told to replace nothing, where there are no links either, may have put
+        // the claim of another over this one.
+        if !put::equals(run, &name, bytes.as_bytes())? {
+            lost = timeline;
+            continue;
+        }
         // Attempts stand for those below them. That one stays, which is no error, changes nothing.
         for old in claims.into_iter().filter(|old| *old < attempts) {
             drop(run.remove(&names::timeline_claim(old)));

@@ -8,12 +8,14 @@
 )]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use waystation_format::{Code, Topology, names};
 use waystation_reader::NoProgress;
-use waystation_store::{MemoryFs, Store, open_path};
+use waystation_store::testing::{Errno, FailingFs, Op};
+use waystation_store::{DirStore, MemoryFs, Put, Store, open_path};
 use waystation_writer::{CommitOptions, Session, SessionPlan, commit, make_attempt};
 
 fn plan(run: &Arc<dyn Store>) -> SessionPlan {
@@ -64,6 +66,31 @@ fn jobs_that_start_at_one_moment_do_not_share_a_timeline() {
     }
     let run = open_path(directory.path()).unwrap();
     assert_eq!(claims(&run), (1..=40).collect::<Vec<u32>>());
+}
+
+/// A claim far above, with none between: below it would be a job that the other fences.
+#[test]
+fn a_job_takes_a_timeline_above_every_claim() {
+    let run = MemoryFs::new().store();
+    save(&run, &plan(&run), 1).unwrap();
+    let put = run.put_new(&names::timeline_claim(7), b"000102030405060708090a0b0c0d0e0f").unwrap();
+    assert_eq!(put, Put::Created);
+    assert_eq!(plan(&run).timeline, 8);
+}
+
+/// On a disk that can neither link nor rename without replacing, another job's claim may come over one
+/// that was just put: it is read back.
+#[test]
+fn a_claim_that_another_replaced_is_not_had() {
+    let memory = MemoryFs::new();
+    let fs = FailingFs::new(memory.clone());
+    fs.fail_always(Op::Link, Errno::OPNOTSUPP);
+    fs.before(Op::SyncDir, 1, move || {
+        memory.set(names::timeline_claim(1), b"000102030405060708090a0b0c0d0e0f".to_vec()).unwrap();
+    });
+    let run: Arc<dyn Store> = Arc::new(DirStore::open(Arc::new(fs), Path::new("")).unwrap());
+    assert_eq!(plan(&run).timeline, 2);
+    assert_eq!(claims(&run), [1, 2]);
 }
 
 #[test]
