@@ -8,6 +8,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::io;
 use std::path::{Component, Path};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -41,6 +42,8 @@ struct Names {
 struct Content {
     bytes: Vec<u8>,
     modified: SystemTime,
+    /// Set when the bytes are asked for.
+    read: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Clone)]
@@ -78,7 +81,7 @@ impl MemoryFs {
     pub fn bytes(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let (dir, name) = self.resolve(path.as_ref())?;
         match dir.names().entries.get(&name) {
-            Some(Node::Regular(file)) => Ok(file.content().bytes.clone()),
+            Some(Node::Regular(file)) => Ok(file.content().note().bytes.clone()),
             Some(_) => Err(Errno::INVAL.into()),
             None => Err(Errno::NOENT.into()),
         }
@@ -177,6 +180,7 @@ impl Fs for MemoryFs {
 
     fn read_at(&self, file: &MemoryFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let content = file.content();
+        content.note();
         let from = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
         let rest = content.bytes.get(from..).unwrap_or_default();
         let count = rest.len().min(buf.len());
@@ -291,7 +295,13 @@ impl MemoryDir {
 
 impl MemoryFile {
     fn empty() -> Self {
-        Self(Arc::new(Mutex::new(Content { bytes: Vec::new(), modified: SystemTime::now() })))
+        let content = Content { bytes: Vec::new(), modified: SystemTime::now(), read: None };
+        Self(Arc::new(Mutex::new(content)))
+    }
+
+    /// Sets `read` whenever bytes of this file are asked for.
+    pub(crate) fn watch(&self, read: Arc<AtomicBool>) {
+        self.content().read = Some(read);
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
@@ -299,7 +309,9 @@ impl MemoryFile {
     }
 
     fn replace(&self, bytes: Vec<u8>) {
-        *self.content() = Content { bytes, modified: SystemTime::now() };
+        let mut content = self.content();
+        content.bytes = bytes;
+        content.modified = SystemTime::now();
     }
 
     fn stat(&self) -> Stat {
@@ -314,6 +326,13 @@ impl MemoryFile {
 }
 
 impl Content {
+    fn note(&self) -> &Self {
+        if let Some(read) = &self.read {
+            read.store(true, Ordering::Release);
+        }
+        self
+    }
+
     /// Zero-fills up to `end` bytes; memory that cannot be had is a full disk, not an abort.
     fn grow(&mut self, end: usize) -> io::Result<()> {
         if let Some(more) = end.checked_sub(self.bytes.len()) {

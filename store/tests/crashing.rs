@@ -150,6 +150,66 @@ fn more_than_the_bound_is_sampled() {
     assert_eq!(count(&crash.everything()), 20);
 }
 
+/// Reads everything on a disk, as somebody would to whom every byte matters.
+fn read_all(image: &Image) {
+    let read = |store: &Arc<dyn Store>| {
+        for listed in store.list().unwrap() {
+            if let Ok(object) = store.open(&listed.name) {
+                object.read_at(&mut vec![0; usize::try_from(object.bytes()).unwrap()], 0).unwrap();
+            }
+        }
+    };
+    let root = image.memory().store();
+    read(&root);
+    root.dir("dir").unwrap().iter().for_each(read);
+}
+
+fn two_files(log: &[String]) -> bool {
+    log.iter().filter(|line| line.starts_with("create")).count() > 1
+}
+
+/// Shapes, with every byte read, are the disks that every subset leaves; unread they are fewer.
+#[test]
+fn shapes_stand_for_every_subset() {
+    let fs = CrashingFs::new();
+    let store = fs.store();
+    let dir = store.make_dir("dir").unwrap();
+    let file = store.create("a", Some(1024)).unwrap();
+    file.write_at(&[1; 1024], 0).unwrap();
+    assert_eq!(dir.put_new("b", b"x").unwrap(), Put::Created);
+    dir.sync().unwrap();
+    dir.remove("b").unwrap();
+    assert_eq!(dir.put_new("b", b"y").unwrap(), Put::Created);
+    let mut fewer = 0;
+    for point in 0..=fs.points() {
+        let crash = fs.crash(point);
+        let (coverage, images) = crash.images(&BOUND);
+        assert_eq!(coverage, Coverage::Exhaustive);
+        let every: BTreeSet<u64> = images.iter().map(Image::fingerprint).collect();
+        let (coverage, mut shapes) = crash.shapes(&BOUND);
+        assert_eq!(coverage, Coverage::Exhaustive);
+        fewer += usize::from(shapes.len() < every.len());
+        assert!(shapes.iter().all(|shape| !shape.was_read() && shape.settled().1.is_empty()));
+        let mut settled = BTreeSet::new();
+        while let Some(shape) = shapes.pop() {
+            read_all(&shape);
+            let (coverage, more) = shape.settled();
+            assert_eq!((coverage, more.is_empty()), (Coverage::Exhaustive, !shape.was_read()));
+            if more.is_empty() {
+                settled.insert(shape.fingerprint());
+            }
+            shapes.extend(more);
+        }
+        let log = fs.log();
+        assert!(settled.is_superset(&every), "{:?}", log.get(..point));
+        // What is stale is so file by file, where a disk that is drawn is stale altogether.
+        assert!(two_files(&log[..point]) || settled == every, "{:?}", log.get(..point));
+    }
+    assert!(fewer > 0);
+    let (coverage, _) = fs.crash(fs.points()).shapes(&Bound { exhaustive: 1, ..BOUND });
+    assert_eq!(coverage, Coverage::Sampled);
+}
+
 /// Two disks are told apart by what is on them, not by what was drawn for a temporary.
 #[test]
 fn fingerprints_do_not_see_the_names_of_temporaries() {

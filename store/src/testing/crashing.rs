@@ -18,12 +18,16 @@
 //! entry or one byte, the last of them that got there counts. Bytes that a file has by its length and
 //! that did not get there are zeros, or what was on that place of the disk before.
 //!
+//! [`Crash::images`] gives disks with all of this settled. [`Crash::shapes`] gives every one, but leaves
+//! bytes open that nobody has read yet: most are never read while they are not durable, and cannot matter.
+//!
 //! No file system is as unkind in all of this at once: ext4 writes a file's name with the file, and
 //! all of them keep some order. What holds here holds on them, too.
 
 mod book;
 mod crash;
 mod image;
+mod open;
 
 use std::fmt;
 use std::io;

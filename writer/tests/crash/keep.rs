@@ -17,7 +17,7 @@ use super::world::{Left, Seen, World};
 
 /// What a job does before its first save, of every attempt that it finds open: commit it, whatever
 /// it is. Only what was saved may come of it.
-fn roll_forward(
+pub fn roll_forward(
     world: &mut World,
     fs: &CrashingFs,
     seen: &Seen,

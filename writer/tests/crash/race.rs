@@ -13,7 +13,11 @@ use super::save::{committed_at, may, with_old};
 use super::turns::{self, Schedule};
 use super::world::{Broken, Tally, World};
 
-const BOUND: Bound = Bound { exhaustive: 3, sampled: 1, seed: 11 };
+const BOUND: Bound = if cfg!(feature = "sweep") {
+    super::BOUND
+} else {
+    Bound { exhaustive: 3, sampled: 1, seed: 11 }
+};
 /// More than any of these makes.
 const ALL: usize = 1 << 20;
 /// Calls that a commit makes here, at least.

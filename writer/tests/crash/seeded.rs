@@ -13,7 +13,7 @@ use super::world::{Broken, Seen, Tally, World};
 const BOUND: Bound = Bound { exhaustive: 3, sampled: 2, seed: 3 };
 
 /// A save with a bug, every crash of it, and another commit where all parts are there.
-fn crash(world: &mut World, fs: &CrashingFs, old: &Job, new: &Job) -> Tally {
+fn crash(world: &mut World, fs: &CrashingFs, old: &Job, new: &Job, bound: &Bound) -> Tally {
     let may = may(&old.name(), &new.name(), committed_at(&fs.log(), &new.name()), fs.points());
     let mut repair = |world: &mut World, image: &Image, seen: &Seen, _: usize| {
         let all = repair::parts(image, &new.name()) == WRITERS as usize;
@@ -28,14 +28,14 @@ fn crash(world: &mut World, fs: &CrashingFs, old: &Job, new: &Job) -> Tally {
     let last = fs.log().iter().position(|line| line.contains(&last)).unwrap();
     let put = committed_at(&fs.log(), &new.name());
     let from = if fs.crash(put).pending() > 20 { put - 1 } else { last };
-    world.crash_everywhere(fs, from, &BOUND, &may, &mut repair)
+    world.crash_everywhere(fs, from, bound, &may, &mut repair)
 }
 
 fn broken_by(bug: Bug) -> BTreeSet<Broken> {
     let (old, new) = (Job::new(1, 1), Job::new(1, 2));
     let fs = with_old(&old);
     new.save(&faulty::store(&fs, bug)).unwrap();
-    let tally = crash(&mut World::of(&[&old, &new]), &fs, &old, &new);
+    let tally = crash(&mut World::of(&[&old, &new]), &fs, &old, &new, &BOUND);
     println!("{bug:?}: {} states, {:?}", tally.states, tally.broken);
     tally.broken.into_keys().collect()
 }
@@ -45,7 +45,7 @@ fn nothing_is_broken_without_a_bug() {
     let (old, new) = (Job::new(1, 1), Job::new(1, 2));
     let fs = with_old(&old);
     new.save(&fs.store()).unwrap();
-    let tally = crash(&mut World::of(&[&old, &new]), &fs, &old, &new);
+    let tally = crash(&mut World::of(&[&old, &new]), &fs, &old, &new, &super::BOUND);
     tally.hold("no bug", 50);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use waystation_store::testing::{CrashingDir, CrashingFile, CrashingFs};
@@ -35,10 +35,20 @@ impl Turns {
         self.changed.notify_all();
         made
     }
+}
 
-    fn leave(&self, actor: usize) {
-        self.left.lock().unwrap().retain(|(whose, _)| *whose != actor);
-        self.changed.notify_all();
+/// One of the two, until it is done or panics: the other must not wait for it any more.
+struct Seat<'t> {
+    turns: &'t Turns,
+    actor: usize,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut left = self.turns.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|(whose, _)| *whose != self.actor);
+        drop(left);
+        self.turns.changed.notify_all();
     }
 }
 
@@ -64,11 +74,12 @@ pub fn run<T: Send>(
     left.extend([(0, usize::MAX), (1, usize::MAX)]);
     let turns = Arc::new(Turns { left: Mutex::new(left), changed: Condvar::new() });
     let play = |actor: usize| {
+        let seat = Seat { turns: &turns, actor };
         let gated = Gated { inner: fs.clone(), turns: Arc::clone(&turns), actor };
         let run: Arc<dyn Store> = Arc::new(DirStore::open(Arc::new(gated), Path::new("")).unwrap());
         let made = (work[actor])(&run);
         let points = turns.call(actor, || fs.points());
-        turns.leave(actor);
+        drop(seat);
         (made, points)
     };
     thread::scope(|scope| {

@@ -60,11 +60,15 @@ pub struct World {
 #[derive(Debug, Default)]
 pub struct Tally {
     pub points: usize,
-    /// Points with every subset of what was not durable.
+    /// Points with every subset of what was not durable, but for bytes that nobody read.
     pub exhaustive: usize,
     /// Changes not durable at once, at most.
     pub pending: usize,
+    /// Subsets of them all, of all points: what the states stand for.
+    pub subsets: f64,
     pub states: usize,
+    /// States in which bytes were read that were not durable.
+    pub torn: usize,
     pub distinct: HashSet<u64>,
     /// How often, and the first place.
     pub broken: BTreeMap<Broken, (usize, String)>,
@@ -104,7 +108,9 @@ impl World {
         }
         let latest = latest(&run).map(|latest| latest.name).map_err(|e| e.code());
         let seen = Rc::new(Seen { fingerprint, latest, attempts });
-        self.seen.insert(fingerprint, Rc::clone(&seen));
+        if !image.was_read() {
+            self.seen.insert(fingerprint, Rc::clone(&seen));
+        }
         seen
     }
 
@@ -120,7 +126,9 @@ impl World {
             Ok(content) if content != self.contents[name] => Some("other content".to_owned()),
             Ok(_) => None,
         };
-        self.attempts.insert(key, why.clone());
+        if !image.was_read() {
+            self.attempts.insert(key, why.clone());
+        }
         why
     }
 
@@ -164,28 +172,36 @@ impl World {
             let may = may(point);
             let crash = fs.crash(point);
             let bound = Bound { seed: bound.seed.wrapping_add(point as u64), ..*bound };
-            let (coverage, images) = crash.images(&bound);
+            let (coverage, mut images) = crash.shapes(&bound);
+            let mut exhaustive = coverage == Coverage::Exhaustive;
             tally.points += 1;
-            tally.exhaustive += usize::from(coverage == Coverage::Exhaustive);
             tally.pending = tally.pending.max(crash.pending());
-            tally.states += images.len();
+            tally.subsets += 2_f64.powi(i32::try_from(crash.pending()).unwrap());
             let place = || match point.checked_sub(1) {
                 Some(last) => format!("after {:?}", log[last]),
                 None => "before all".to_owned(),
             };
             let mut here = HashSet::new();
-            for image in &images {
-                let seen = self.look(image);
+            while let Some(image) = images.pop() {
+                tally.states += 1;
+                if !here.insert(image.fingerprint()) {
+                    continue;
+                }
+                let seen = self.look(&image);
                 for (broken, why) in self.judge(&seen, &may) {
                     tally.note(broken, || format!("{}: {why}", place()));
                 }
                 tally.distinct.insert(seen.fingerprint);
-                if here.insert(seen.fingerprint)
-                    && let Err(why) = repair(self, image, &seen, point)
-                {
+                if let Err(why) = repair(self, &image, &seen, point) {
                     tally.note(Broken::Unrepaired, || format!("{}: {why}", place()));
                 }
+                // Where bytes were read that were not durable, whatever else they may be comes, too.
+                let (all, settled) = image.settled();
+                exhaustive &= all == Coverage::Exhaustive;
+                tally.torn += usize::from(!settled.is_empty());
+                images.extend(settled);
             }
+            tally.exhaustive += usize::from(exhaustive);
         }
         tally
     }
@@ -200,27 +216,33 @@ impl Tally {
         self.points += other.points;
         self.exhaustive += other.exhaustive;
         self.pending = self.pending.max(other.pending);
+        self.subsets += other.subsets;
         self.states += other.states;
+        self.torn += other.torn;
         self.distinct.extend(other.distinct);
         for (broken, (count, why)) in other.broken {
             self.broken.entry(broken).or_insert((0, why)).0 += count;
         }
     }
 
-    /// Prints the counts, and fails where something broke or too little was looked at.
+    /// Prints the counts, and fails where something broke or too little was looked at, or where bytes
+    /// were read that were not durable: whatever has its name is.
     pub fn hold(&self, what: &str, least: usize) {
         self.print(what);
         assert!(self.broken.is_empty(), "{what}: {:#?}", self.broken);
+        assert_eq!(self.torn, 0, "{what}: bytes were read that were not durable");
+        assert!(!super::ALL_POINTS || self.exhaustive == self.points, "{what}");
         assert!(self.distinct.len() >= least, "{what}: {} states", self.distinct.len());
     }
 
     pub fn print(&self, what: &str) {
         println!(
-            "{what}: {} crash points, {} of them with every subset and the others with samples of up \
-             to {} changes; {} states, {} distinct",
+            "{what}: {} crash points, {} of them with every subset and the others with samples, of up \
+             to {} changes; {:.0} subsets as {} states, {} distinct",
             self.points,
             self.exhaustive,
             self.pending,
+            self.subsets,
             self.states,
             self.distinct.len()
         );

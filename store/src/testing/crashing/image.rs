@@ -2,11 +2,13 @@
 //!
 //! It knows trees of names and bytes. It must not know how they came to be there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::book::{Change, Ino};
+use super::crash::Coverage;
+use super::open::Open;
 use crate::fs::Fs;
 use crate::memory::{MemoryDir, MemoryFs};
 
@@ -27,6 +29,8 @@ pub(super) enum Node {
 pub(super) struct Content {
     bytes: Vec<u8>,
     hash: u64,
+    /// Of a file whose bytes may be others.
+    open: Option<Open>,
 }
 
 impl Content {
@@ -39,7 +43,15 @@ impl Node {
     pub(super) fn file(bytes: Vec<u8>) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(&bytes);
-        Self::File(Arc::new(Content { hash: hasher.finish(), bytes }))
+        Self::File(Arc::new(Content { hash: hasher.finish(), bytes, open: None }))
+    }
+
+    /// A file of which only the length is known.
+    pub(super) fn open(open: Open) -> Self {
+        let mut hasher = DefaultHasher::new();
+        ("open", open.bytes.len()).hash(&mut hasher);
+        let bytes = open.bytes.clone();
+        Self::File(Arc::new(Content { hash: hasher.finish(), bytes, open: Some(open) }))
     }
 
     /// As it was when it was made.
@@ -87,19 +99,52 @@ impl Image {
         Some(hasher.finish())
     }
 
+    /// Whether bytes were read that may be others: what was seen then is one case of several.
+    #[must_use]
+    pub fn was_read(&self) -> bool {
+        self.open().any(|(_, open)| open.was_read())
+    }
+
+    /// The disks that this one stands for where bytes were read that may be others, one of these files
+    /// settled in each, and whether these are all. None where nothing was read that is open.
+    #[must_use]
+    pub fn settled(&self) -> (Coverage, Vec<Self>) {
+        let Some((at, open)) = self.open().find(|(_, open)| open.was_read()) else {
+            return (Coverage::Exhaustive, Vec::new());
+        };
+        let (all, contents) = open.settled();
+        let settle = |bytes| {
+            let mut image = self.clone();
+            for node in &mut image.nodes {
+                if let Node::File(content) = node
+                    && let Some(open) = &content.open
+                {
+                    *node = Node::open(open.anew());
+                }
+            }
+            if let Some(node) = image.nodes.get_mut(at) {
+                *node = Node::file(bytes);
+            }
+            image
+        };
+        let coverage = if all { Coverage::Exhaustive } else { Coverage::Sampled };
+        (coverage, contents.into_iter().map(settle).collect())
+    }
+
+    fn open(&self) -> impl Iterator<Item = (usize, &Open)> {
+        self.nodes.iter().enumerate().filter_map(|(at, node)| match node {
+            Node::File(content) => Some((at, content.open.as_ref()?)),
+            Node::Directory(_) => None,
+        })
+    }
+
     /// After these changes; what a file has by its length alone is `fill`.
     pub(super) fn with<'c>(&self, changes: impl IntoIterator<Item = &'c Change>, fill: u8) -> Self {
-        let mut nodes = self.nodes.clone();
+        let mut image = self.clone();
         let mut files: BTreeMap<Ino, Building> = BTreeMap::new();
         for change in changes {
             match change {
-                Change::Entry { dir, name, to } => {
-                    let Some(Node::Directory(entries)) = nodes.get_mut(dir.0) else { continue };
-                    match to {
-                        Some(ino) => drop(entries.insert(name.clone(), *ino)),
-                        None => drop(entries.remove(name)),
-                    }
-                }
+                Change::Entry { dir, name, to } => image.set_entry(*dir, name, *to),
                 Change::Length { file, bytes } => {
                     let building = files.entry(*file).or_insert_with(|| self.building(*file));
                     building.length = building.length.max(size(*bytes));
@@ -111,11 +156,55 @@ impl Image {
             }
         }
         for (file, building) in files {
-            if let Some(node) = nodes.get_mut(file.0) {
-                *node = building.finish(fill);
+            image.set_file(file, building.finish(fill));
+        }
+        image
+    }
+
+    /// What a name stands for.
+    pub(super) fn entry(&self, dir: Ino, name: &str) -> Option<Ino> {
+        match self.nodes.get(dir.0)? {
+            Node::Directory(entries) => entries.get(name).copied(),
+            Node::File(_) => None,
+        }
+    }
+
+    pub(super) fn set_entry(&mut self, dir: Ino, name: &str, to: Option<Ino>) {
+        let Some(Node::Directory(entries)) = self.nodes.get_mut(dir.0) else { return };
+        match to {
+            Some(ino) => drop(entries.insert(name.to_owned(), ino)),
+            None => drop(entries.remove(name)),
+        }
+    }
+
+    pub(super) fn bytes(&self, file: Ino) -> &[u8] {
+        match self.nodes.get(file.0) {
+            Some(Node::File(content)) => &content.bytes,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn set_file(&mut self, file: Ino, to: Node) {
+        if let Some(node) = self.nodes.get_mut(file.0) {
+            *node = to;
+        }
+    }
+
+    /// The files that have a name.
+    pub(super) fn files(&self) -> BTreeSet<Ino> {
+        let mut found = BTreeSet::new();
+        let mut directories = vec![Ino::ROOT];
+        while let Some(dir) = directories.pop() {
+            let Some(Node::Directory(entries)) = self.nodes.get(dir.0) else { continue };
+            for ino in entries.values() {
+                match self.nodes.get(ino.0) {
+                    Some(Node::File(_)) => drop(found.insert(*ino)),
+                    Some(Node::Directory(_)) => directories.push(*ino),
+                    None => {}
+                }
             }
         }
-        Self { nodes }
+        found
     }
 
     fn building(&self, file: Ino) -> Building {
@@ -140,7 +229,11 @@ impl Image {
                 Some(Node::File(content)) => {
                     names.insert(*ino, name);
                     let file = fs.create(into, name);
-                    let _ = file.and_then(|file| fs.write_at(&file, &content.bytes, 0));
+                    let Ok(file) = file else { continue };
+                    let _ = fs.write_at(&file, &content.bytes, 0);
+                    if let Some(open) = &content.open {
+                        file.watch(open.watch());
+                    }
                 }
                 Some(Node::Directory(_)) => {
                     let _ = fs.make_dir(into, name);
