@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
 use waystation_format::{Code, rule};
 use waystation_store::testing::skipped;
 use waystation_store::{
@@ -259,4 +260,14 @@ impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
         let _ = std::process::Command::new("umount").arg("-l").arg(self.0).output();
     }
+}
+
+/// A pipe cannot be forced to a disk, and the system says so: it was asked.
+#[test]
+fn fsync_asks_the_system() {
+    let (pipe, _other) = std::io::pipe().unwrap();
+    let pipe = std::os::fd::OwnedFd::from(pipe);
+    let refused = Some(Errno::INVAL.raw_os_error());
+    assert_eq!(PosixFs.sync_file(&pipe).unwrap_err().raw_os_error(), refused);
+    assert_eq!(PosixFs.sync_dir(&pipe).unwrap_err().raw_os_error(), refused);
 }

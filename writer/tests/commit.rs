@@ -87,6 +87,22 @@ fn other_bytes_are_a_conflict_and_stay() {
     }
 }
 
+/// They come between our look and our link: "exists" alone is no success.
+#[test]
+fn other_bytes_that_come_late_are_a_conflict_and_stay() {
+    let linked = ["tensors-00000.json", "records-00000.json", names::MANIFEST, names::COMMIT];
+    for (nth, file) in (1..).zip(linked) {
+        let (fs, memory, run) = failing_run();
+        let (name, attempt) = write_parts(&run, &plan(&run, 2), 5, &sample(2)).unwrap();
+        let path = format!("{name}/{file}");
+        let (other, there) = (memory.clone(), path.clone());
+        fs.before(Op::Link, nth, move || other.set(there, b"something else".to_vec()).unwrap());
+        let error = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap_err();
+        assert_eq!((error.code(), error.rule_id()), (Code::CommitConflict, Some("commit.put")));
+        assert_eq!(memory.bytes(&path).unwrap(), b"something else");
+    }
+}
+
 /// The reply of a link is lost: the file is there all the same.
 #[test]
 fn a_lost_reply_is_read_back() {
@@ -279,8 +295,11 @@ fn a_deleted_attempt_is_not_committed() {
     let (memory, run) = memory_run();
     let (name, attempt) = write_parts(&run, &plan(&run, 1), 5, &sample(1)).unwrap();
     memory.set(format!("{name}/deleted"), Vec::new()).unwrap();
+    let before = files(&attempt);
     let error = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap_err();
     assert_eq!(error.code(), Code::Deleted);
+    // Nor is anything put that its keeper would have to remove.
+    assert_eq!(files(&attempt), before);
 }
 
 #[test]

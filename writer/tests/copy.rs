@@ -108,6 +108,17 @@ fn damage_is_seen_on_the_way_and_leaves_no_checkpoint() {
     }
 }
 
+/// Nobody wants a copy of what a keeper removes, and its marker comes while the copy is made.
+#[test]
+fn what_is_removed_meanwhile_is_not_copied() {
+    let (memory, name, from, _) = original();
+    let (fs, _, run) = failing_run();
+    fs.before(Op::Link, 1, move || memory.set(format!("{name}/deleted"), b"".to_vec()).unwrap());
+    let error = copy_into(&from, &run, "copy", &NoProgress).unwrap_err();
+    assert_eq!(error.code(), Code::Deleted);
+    assert!(run.dir("copy").unwrap().unwrap().stat(names::COMMIT).unwrap().is_none());
+}
+
 #[test]
 fn whatever_call_fails_there_is_no_half_copy() {
     let (_, name, from, models) = original();

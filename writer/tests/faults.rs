@@ -52,15 +52,21 @@ enum Fault {
 
 const FULL: [Errno; 2] = [Errno::NOSPC, Errno::DQUOT];
 const GONE: [Errno; 2] = [Errno::NOENT, Errno::STALE];
+/// Of what opens: no descriptors are left, or it is gone.
+const OPENS: [Errno; 4] = [Errno::NOENT, Errno::STALE, Errno::MFILE, Errno::NFILE];
+/// Of what changes a directory: the disk is full, or was made read-only after an error.
+const CHANGES: [Errno; 3] = [Errno::NOSPC, Errno::DQUOT, Errno::ROFS];
+/// Of what takes away.
+const TAKES: [Errno; 2] = [Errno::STALE, Errno::ROFS];
 
 /// Every call after the root is open, and what it may answer beside what each may.
 const CALLS: [(Op, &[Errno]); 17] = [
-    (Op::OpenDir, &GONE),
-    (Op::MakeDir, &FULL),
+    (Op::OpenDir, &OPENS),
+    (Op::MakeDir, &CHANGES),
     (Op::List, &GONE),
     (Op::Stat, &[Errno::STALE]),
-    (Op::OpenRead, &GONE),
-    (Op::Create, &FULL),
+    (Op::OpenRead, &OPENS),
+    (Op::Create, &[Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::ROFS]),
     (Op::StatFile, &[Errno::STALE]),
     (Op::ReadAt, &[Errno::STALE]),
     (Op::WriteAt, &FULL),
@@ -68,10 +74,10 @@ const CALLS: [(Op, &[Errno]); 17] = [
     (Op::SyncFile, &FULL),
     (Op::Close, &FULL),
     (Op::SyncDir, &FULL),
-    (Op::Link, &FULL),
-    (Op::Rename, &FULL),
-    (Op::Unlink, &[Errno::STALE]),
-    (Op::RemoveDir, &[Errno::STALE]),
+    (Op::Link, &CHANGES),
+    (Op::Rename, &CHANGES),
+    (Op::Unlink, &TAKES),
+    (Op::RemoveDir, &TAKES),
 ];
 
 /// Every call, and how it goes wrong.
@@ -438,14 +444,17 @@ fn a_copy() {
 fn a_claim() {
     let plan = plan_of(1);
     let old = name_of(&plan, 1);
+    // What the job has that met the fault; the attempt has 1.
+    let taken = Cell::new(1);
     let claim = |run: &Arc<dyn Store>| {
-        let claimed = try_plan(run, 1)?.timeline;
-        assert!(claimed > 1, "the attempt has it");
+        taken.set(1);
+        taken.set(try_plan(run, 1)?.timeline);
+        assert!(taken.get() > 1, "the attempt has it");
         Ok(())
     };
     let again = |run: &Arc<dyn Store>| {
         let (first, second) = (try_plan(run, 1)?.timeline, try_plan(run, 1)?.timeline);
-        assert!(1 < first && first < second, "{first} {second}");
+        assert!(taken.get() < first && first < second, "{} {first} {second}", taken.get());
         Ok(())
     };
     sweep(&Sweep {

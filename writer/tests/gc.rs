@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use waystation_format::{Code, Dtype, names};
-use waystation_reader::{NoProgress, latest};
-use waystation_store::testing::{Errno, FailingFs, Op};
+use waystation_reader::{Marks, NoProgress, latest};
+use waystation_store::testing::{CrashingFs, Errno, FailingFs, Op};
 use waystation_store::{DirStore, Kind, PosixFs, Put, Store, open_path};
 use waystation_writer::{
     CommitOptions, Fate, GcPolicy, GcReport, SessionPlan, Why, abandon, commit, delete, gc,
@@ -236,6 +236,25 @@ fn a_subdirectory_stays_with_its_directory() {
     assert_eq!(left, ["deleted", "notes"]);
 }
 
+/// A marker that was put or taken away is so after a power cut.
+#[test]
+fn markers_are_durable() {
+    let fs = CrashingFs::new();
+    let run = fs.store();
+    let name = checkpoint(&run, &plan(&run, 1), 1);
+    let kept = || {
+        let left = fs.crash(fs.points()).nothing_more().memory().store();
+        Marks::of(&*left.dir(&name).unwrap().unwrap()).unwrap()
+    };
+    let attempt = run.dir(&name).unwrap().unwrap();
+    pin(&attempt, "a").unwrap();
+    assert_eq!(kept().pins, ["a"]);
+    reject(&attempt, "a spike").unwrap();
+    assert_eq!(kept().rejected.as_deref(), Some("a spike"));
+    unpin(&attempt, "a").unwrap();
+    assert!(kept().pins.is_empty());
+}
+
 /// Somebody pins while the keeper is at work: one of the two sees the other.
 #[test]
 fn a_pin_that_comes_late_saves_the_checkpoint() {
@@ -249,6 +268,10 @@ fn a_pin_that_comes_late_saves_the_checkpoint() {
     assert!(matches!(report.items[0].fate, Fate::Kept));
     assert_eq!(report.items[0].why, Why::Pinned);
     check_equal(&run.dir(&victim).unwrap().unwrap(), &small());
+    // A marker that a power cut brings back would hide what was spared.
+    let changes = masked(&fs.changes(), &victim);
+    let back = changes.iter().rposition(|line| line == "unlink @/deleted").unwrap();
+    assert_eq!(changes[back + 1], "fsync @");
 }
 
 #[test]
@@ -363,6 +386,21 @@ fn deleting_one_spares_what_is_for_people_to_look_at() {
     assert_eq!(delete(&run, &saved[0]).unwrap_err().code(), Code::Kept, "it is damaged");
     delete(&run, &first).unwrap();
     assert_eq!(names_in(&run), saved);
+}
+
+/// What stands above it is no reason to remove the last one that is whole.
+#[test]
+fn damaged_ones_do_not_count() {
+    let (fs, run) = memory_run();
+    let plan = plan(&run, 1);
+    let saved: Vec<String> = (1..=3).map(|step| checkpoint(&run, &plan, step)).collect();
+    fs.set(format!("{}/manifest.json", saved[1]), b"{}").unwrap();
+    run.dir(&saved[2]).unwrap().unwrap().remove("tensors-00000.json").unwrap();
+    let report = gc(&run, &GcPolicy::keep_last(1)).unwrap();
+    let whys: Vec<Why> = report.items.iter().map(|item| item.why).collect();
+    assert_eq!(whys, [Why::Latest, Why::Damaged, Why::Damaged]);
+    assert_eq!(names_in(&run), saved);
+    assert_eq!(latest(&run).unwrap().name, saved[0]);
 }
 
 #[test]

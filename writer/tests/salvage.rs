@@ -122,6 +122,50 @@ fn a_root_of_other_bytes_is_removed_only_when_asked() {
 }
 
 #[test]
+fn a_root_is_discarded_in_an_order_that_never_shows_half_of_it() {
+    let (fs, memory, run) = failing_run();
+    let (name, attempt) = write_parts(&run, &plan(&run, 1), 5, &sample(1)).unwrap();
+    commit(&attempt, &CommitOptions::in_run(Arc::clone(&run), &name), &NoProgress).unwrap();
+    for file in ["manifest.json", "tensors-00000.json"] {
+        memory.set(format!("{name}/{file}"), b"lost".to_vec()).unwrap();
+    }
+    fs.clear_log();
+    let mut options = with_discard();
+    options.run = Some(Arc::clone(&run));
+    salvage(&attempt, &options, &NoProgress).unwrap();
+    let changes = masked(&fs.changes(), &name);
+    // A name at a time: temporary, fsync, close, link, and the temporary goes.
+    let put = |line: &&String| line.starts_with("link ") || !line.contains("tmp-");
+    let changes: Vec<&String> = changes.iter().filter(put).collect();
+    let expected = [
+        "unlink @/waystation.commit",
+        "fsync @",
+        "unlink @/manifest.json",
+        "unlink @/tensors-00000.json",
+        "fsync @",
+        "link @/tmp-* @/tensors-00000.json",
+        "link @/tmp-* @/manifest.json",
+        "fsync @",
+        "link @/tmp-* @/waystation.commit",
+        "fsync @",
+        "fsync .",
+    ];
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn an_attempt_is_salvaged_under_its_own_name_only() {
+    let (memory, name, attempt, _) = parts();
+    let mut options = SalvageOptions::new();
+    options.name = Some("step-000000000005-0000000100000000".to_owned());
+    let error = salvage(&attempt, &options, &NoProgress).unwrap_err();
+    assert_eq!((error.code(), error.rule_id()), (Code::NameDisagrees, Some("dir.attempt-name")));
+    assert!(memory.bytes(format!("{name}/manifest.json")).is_err(), "nothing was put");
+    options.name = Some(name);
+    salvage(&attempt, &options, &NoProgress).unwrap();
+}
+
+#[test]
 fn a_lost_root_is_made_again() {
     let (_, _, attempt, models) = parts();
     let first = commit(&attempt, &CommitOptions::default(), &NoProgress).unwrap();

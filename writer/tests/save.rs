@@ -16,7 +16,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 use waystation_format::identity::Identity;
-use waystation_format::{Code, Dtype, Part, Region, names};
+use waystation_format::{Code, Dtype, Error, Part, Region, names};
 use waystation_reader::NoProgress;
 use waystation_store::Store;
 use waystation_writer::{CommitOptions, Session, SessionOptions, commit, make_attempt};
@@ -323,6 +323,21 @@ fn a_stream_that_refused_bytes_takes_no_more() {
     let error = stream.push(&bytes[100..][..2 * 4096]).unwrap_err();
     assert_eq!(error.code(), Code::BadArgument, "these would stand in a wrong place");
     assert_eq!(stream.finish().unwrap_err().code(), Code::BadArgument);
+}
+
+/// What was read of it before is no attachment, and the attempt is dead.
+#[test]
+fn an_attachment_whose_source_fails_is_not_there() {
+    let (_, run) = memory_run();
+    let plan = plan(&run, 1);
+    let (_, attempt) = make_attempt(&run, &plan, 1, 1).unwrap();
+    let (mut session, _) = declare(&attempt, &plan, 1, 0, &sample(1)).unwrap();
+    let failed = session.attach_with("notes", &mut |out| {
+        out.write_all(b"half of it").unwrap();
+        Err(Error::new(Code::BadArgument, "the source"))
+    });
+    assert_eq!(failed.unwrap_err().message(), "the source");
+    assert_eq!(session.lay_out().map(drop).unwrap_err().code(), Code::Poisoned);
 }
 
 #[test]
