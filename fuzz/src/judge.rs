@@ -1,5 +1,7 @@
 //! What every answer of the crates must be like, whatever they were given.
 
+use serde_json::Value;
+use waystation_conformance::build;
 use waystation_format::{Class, Code, Error, rule};
 
 /// A refusal of bytes: it names a rule of the specification and answers with a code of that rule, and blames what was read.
@@ -30,6 +32,20 @@ pub fn within(e: &Error, length: usize) {
     if let Some(offset) = e.location().offset {
         assert!(offset <= length as u64, "offset {offset} in {length} bytes: {e}");
     }
+}
+
+/// JSON that was accepted is in the one form, by another parser and another writer: names sorted and each once, no escape that need
+/// not be. What a reader only carries along is held to it, too.
+///
+/// # Panics
+/// If it is not.
+pub fn canonical(accepted: &[u8], what: &str) {
+    let value: Value = serde_json::from_slice(accepted)
+        .unwrap_or_else(|e| panic!("{what} that is accepted is no JSON: {e}"));
+    assert!(
+        build::canonical(&value).as_bytes() == accepted,
+        "{what} that is accepted is not canonical"
+    );
 }
 
 /// Whether two answers refuse alike: for the same reason, at the same place.
@@ -64,6 +80,14 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
+
+    #[test]
+    fn what_is_accepted_is_canonical() {
+        canonical(br#"{"a":[1,"\u001f"],"b":{}}"#, "a text");
+        for wrong in [r#"{"b":1,"a":1}"#, r#"{"a":1,"a":1}"#, r#"{"a": 1}"#, r#"{"a":"\/"}"#, "{"] {
+            assert!(catch_unwind(|| canonical(wrong.as_bytes(), "a text")).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_refusal_names_a_rule_and_one_of_its_codes() {

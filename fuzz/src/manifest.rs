@@ -23,6 +23,7 @@ pub fn run(data: &[u8]) {
     };
     let encoded = manifest.encode().expect("what was read can be written");
     assert!(encoded == data, "a manifest with two texts");
+    judge::canonical(data, "a manifest");
     let files = manifest.named_files().expect("lists within the limits have positions");
     for pair in files.windows(2) {
         assert!(pair[0].name < pair[1].name, "{} is named twice, or out of order", pair[0].name);

@@ -52,6 +52,7 @@ fn of_run(run: &Arc<dyn Store>) {
             State::Complete { .. } => {
                 let found =
                     latest(run).unwrap_or_else(|e| panic!("{} is resumable: {e}", one.name));
+                whole(&found.store);
                 return assert_eq!(found.name, one.name, "latest is not the greatest");
             }
             State::Unsupported(why) | State::Unreadable(why) => {
@@ -68,6 +69,15 @@ fn of_run(run: &Arc<dyn Store>) {
     judge::refusal(&e);
     let expected = if lost { Code::NoneResumable } else { Code::NoCheckpoint };
     assert_eq!(e.code(), expected, "{e}");
+}
+
+/// What is to be resumed lacks no file, as a validator that goes on after the first breach sees it.
+fn whole(store: &Arc<dyn Store>) {
+    let report = reader::validate(store).expect("a directory in memory can be listed");
+    let lacks = report.findings.iter().find(|found| {
+        matches!(found.code(), Code::FileMissing | Code::LengthMismatch | Code::NotRegular)
+    });
+    assert!(lacks.is_none(), "the latest is not complete: {}", lacks.expect("there is one"));
 }
 
 /// Opens, reads, checks and restores a checkpoint.

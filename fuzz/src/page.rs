@@ -64,6 +64,7 @@ fn tensors(page: &[u8], manifest: &Manifest) {
         parsed.entries.iter().for_each(|entry| entry.encode(json, Place::Page));
     });
     assert!(text == page, "a page of tensors with two texts");
+    judge::canonical(page, "a page of tensors");
 }
 
 fn records(page: &[u8], manifest: &Manifest) {
@@ -80,6 +81,7 @@ fn records(page: &[u8], manifest: &Manifest) {
         parsed.records.iter().for_each(|record| json.raw(&record.json));
     });
     assert!(text == page, "a page of records with two texts");
+    judge::canonical(page, "a page of records");
     for record in &parsed.records {
         record.typed().expect("a record that was checked says something");
     }

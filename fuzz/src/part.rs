@@ -1,5 +1,9 @@
 //! `part`: bytes of a part. What is read has one text, and its entries are sound.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde_json::Value;
 use waystation_format::entry::{Entry, Tensor};
 use waystation_format::part::{Part, PartContent};
 use waystation_format::shard::{Layout, each_layout_of};
@@ -49,6 +53,7 @@ pub fn run(data: &[u8]) {
     };
     let encoded = content.encode().expect("what was read can be written");
     assert!(encoded == data, "a part with two texts");
+    judge::canonical(data, "a part");
     let (layouts, peak) = memory::peak(|| each_layout_of(&part));
     memory::DECODING.check(peak, data.len() + part.shards.len() * 8192, "the layouts of a part");
     match layouts {
@@ -68,13 +73,12 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Chunks of one tensor lie in its shape, and no two hold one element. Where they have as many elements as it, none is missing.
+/// Chunks of one tensor lie in its shape, and no two share a byte.
 ///
 /// # Panics
 /// If not.
 pub fn apart(tensor: &Tensor) {
     let key = || tensor.identity.key();
-    let elements = tensor.elements().expect("elements were counted");
     for chunk in &tensor.chunks {
         assert!(
             chunk.region.is_within(&tensor.shape),
@@ -103,7 +107,6 @@ pub fn apart(tensor: &Tensor) {
         let [(w, s, _, end), (w2, s2, begin, _)] = [pair[0], pair[1]];
         assert!((w, s) != (w2, s2) || end <= begin, "{}: chunks share bytes", key());
     }
-    let _ = elements;
 }
 
 /// Counts every element: each lies in exactly one chunk. Of large tensors nothing is said.
@@ -127,11 +130,25 @@ pub fn covered(tensor: &Tensor) {
     assert!(seen.iter().all(|&times| times == 1), "{}: {seen:?}", tensor.identity.key());
 }
 
-/// A layout fills its file: header, then chunks, pads and table without a hole.
+/// A layout fills its file: header, then chunks, pads and table without a hole, as the header itself says.
 ///
 /// # Panics
 /// If it does not.
 pub fn whole(layout: &Layout) {
+    let stated = header(&layout.header);
+    let mut end = 0;
+    for range in &stated {
+        assert_eq!(range.start, end, "a hole, or two in one place");
+        end = range.end;
+    }
+    assert_eq!(layout.data_start + end, layout.bytes, "the header fills another file");
+    let begins = |at: u64| stated.iter().any(|range| layout.data_start + range.start == at);
+    let table = layout.table.iter().map(|table| table.offset);
+    for at in
+        layout.offsets.iter().copied().chain(layout.pads.iter().map(|pad| pad.start)).chain(table)
+    {
+        assert!(begins(at), "the header has nothing at {at}");
+    }
     assert_eq!(layout.header.len() as u64, layout.data_start);
     assert_eq!(layout.data_start % 4096, 0);
     assert_eq!(layout.bytes % 4096, 0);
@@ -146,6 +163,21 @@ pub fn whole(layout: &Layout) {
     if let Some(table) = layout.table {
         assert!(table.offset.checked_add(table.count * 4).is_some_and(|end| end <= layout.bytes));
     }
+}
+
+/// The ranges that a header of safetensors states, ascending.
+fn header(bytes: &[u8]) -> Vec<Range<u64>> {
+    let (length, text) = bytes.split_at(8);
+    assert_eq!(u64::from_le_bytes(length.try_into().expect("8 bytes")), text.len() as u64);
+    let tensors: BTreeMap<String, Value> = serde_json::from_slice(text).expect("a header is JSON");
+    let of = |tensor: &Value| {
+        let [start, end] = [0, 1].map(|n| tensor["data_offsets"][n].as_u64().expect("an offset"));
+        start..end
+    };
+    let mut ranges: Vec<_> =
+        tensors.iter().filter(|(name, _)| *name != "__metadata__").map(|(_, t)| of(t)).collect();
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    ranges
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ fn record(kind: &str, text: &[u8]) {
     );
     let (typed, peak) = memory::peak(|| Typed::parse(kind, &value, None));
     memory::DECODING.check(peak, text.len(), "a record");
+    judge::canonical(text.as_bytes(), "a value");
     let typed = match typed {
         Ok(typed) => typed,
         Err(e) => return judge::refusal(&e),
