@@ -20,6 +20,8 @@ const USAGE: &str = "usage: cargo xtask fuzz <verb>
   replay TARGET FILE…           run inputs once, without a fuzzer
   nightly [--seconds N]         with AddressSanitizer N seconds each (1200), then shrink each corpus; fails on a finding
   minimize TARGET FILE          make an input that fails smaller
+  unpack FILE FOLDER            write the directory that an input of open, sources or differential stands for
+  pack FOLDER FILE              make an input of a directory
   coverage [TARGET]             lines of the crates that the corpora reach
   table [--check]               write what was run so far into fuzz/README.md
 
@@ -29,6 +31,7 @@ coverage also its component llvm-tools. Inputs that fail are kept in fuzz/artifa
 Examples:
   cargo xtask fuzz seeds && cargo xtask fuzz run page --seconds 300
   cargo xtask fuzz replay open fuzz/artifacts/open/crash-…
+  cargo xtask fuzz unpack fuzz/artifacts/open/crash-… /tmp/crash && waystation verify /tmp/crash
   cargo xtask fuzz run all --seconds 20          # what a pull request gets
 ";
 
@@ -53,7 +56,10 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         ["replay", target, files @ ..] if !files.is_empty() => {
             fuzz.replay(fuzz.known(target)?, files)
         }
-        ["minimize", target, file] => engine::minimize(&fuzz, fuzz.known(target)?, file),
+        ["minimize", target, file] => {
+            engine::minimize(&fuzz, fuzz.known(target)?, &absolute(file)?)
+        }
+        [verb @ ("unpack" | "pack"), from, to] => fuzz.archive(verb, from, to),
         ["coverage"] => coverage::run(&fuzz, &fuzz.targets()?),
         ["coverage", target] => coverage::run(&fuzz, &[fuzz.known(target)?.to_owned()]),
         ["table"] => log::write_table(&fuzz, false),
@@ -137,44 +143,58 @@ impl Fuzz {
     fn replay(&self, target: &str, files: &[&str]) -> Result<()> {
         let mut command = cargo(&self.root);
         command.args(["run", "--quiet", "-p", "waystation-fuzz", "--bin", target, "--"]);
-        done(command.args(files))
+        for file in files {
+            command.arg(absolute(file)?);
+        }
+        done(&mut command)
     }
 
-    /// Fuzzes targets one after the other, and says what came of it.
+    fn archive(&self, verb: &str, from: &str, to: &str) -> Result<()> {
+        let mut command = cargo(&self.root);
+        command.args(["run", "--quiet", "-p", "waystation-fuzz", "--bin"]);
+        command.args(["waystation-fuzz-archive", "--", verb]);
+        done(command.arg(absolute(from)?).arg(absolute(to)?))
+    }
+
+    /// Fuzzes targets one after the other, and says what came of it. One that does not run keeps none after it from running.
     fn run(&self, targets: &[String], seconds: u64, sanitizer: Sanitizer) -> Result<()> {
-        let mut outcomes = Vec::new();
+        let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
         for (number, target) in (1_usize..).zip(targets) {
             println!("=== {target} ({number} of {}), {seconds} s ===", targets.len());
             if std::fs::read_dir(self.corpus(target)).is_err() {
                 self.seeds(Some(target))?;
             }
-            let outcome = engine::run(self, target, seconds, sanitizer)?;
-            log::add(self, &outcome)?;
-            outcomes.push(outcome);
+            match engine::run(self, target, seconds, sanitizer) {
+                Ok(outcome) => {
+                    log::add(self, &outcome)?;
+                    outcomes.push(outcome);
+                }
+                Err(why) => failed.push(why),
+            }
         }
         println!(
             "\n{:<14} {:>12} {:>8} {:>8} {:>8}",
             "target", "executions", "seconds", "edges", "corpus"
         );
         for Outcome { target, executions, seconds, edges, corpus, failed, .. } in &outcomes {
-            let failed = if *failed { "  FINDING" } else { "" };
-            println!("{target:<14} {executions:>12} {seconds:>8} {edges:>8} {corpus:>8}{failed}");
+            let finding = if *failed { "  FINDING" } else { "" };
+            println!("{target:<14} {executions:>12} {seconds:>8} {edges:>8} {corpus:>8}{finding}");
         }
-        let found: Vec<&str> =
-            outcomes.iter().filter(|o| o.failed).map(|o| o.target.as_str()).collect();
-        if found.is_empty() {
-            return Ok(());
+        for Outcome { target, input, .. } in outcomes.iter().filter(|outcome| outcome.failed) {
+            let input = input.as_deref().unwrap_or("no input, see above");
+            failed.push(format!("a finding in {target}: {input}"));
         }
-        Err(format!("fuzz: findings in {}: their inputs lie in fuzz/artifacts", found.join(", ")))
+        all_went_well(&failed)
     }
 
     fn nightly(&self, seconds: u64) -> Result<()> {
         let targets = self.targets()?;
-        let found = self.run(&targets, seconds, Sanitizer::Address);
+        let mut failed: Vec<String> =
+            self.run(&targets, seconds, Sanitizer::Address).err().into_iter().collect();
         for target in &targets {
-            engine::shrink(self, target)?;
+            failed.extend(engine::shrink(self, target).err());
         }
-        found
+        all_went_well(&failed)
     }
 }
 
@@ -199,6 +219,15 @@ fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
+}
+
+fn all_went_well(failed: &[String]) -> Result<()> {
+    if failed.is_empty() { Ok(()) } else { Err(format!("fuzz: {}", failed.join("\n  "))) }
+}
+
+/// A path that a person gives is one from where they are; programs run at the root.
+fn absolute(path: &str) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| format!("{path}: {e}"))
 }
 
 fn done(command: &mut Command) -> Result<()> {

@@ -30,6 +30,8 @@ pub(super) struct Outcome {
     pub(super) edges: u64,
     pub(super) corpus: u64,
     pub(super) failed: bool,
+    /// Where the input lies that failed.
+    pub(super) input: Option<String>,
     pub(super) asan: bool,
 }
 
@@ -88,6 +90,9 @@ fn hear(outcome: &mut Outcome, line: &str) -> bool {
     if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
         outcome.executions = count.trim().parse().unwrap_or(outcome.executions);
     }
+    if let Some((_, input)) = line.split_once("Test unit written to ") {
+        outcome.input = Some(input.to_owned());
+    }
     let Some(rest) = line.strip_prefix('#') else { return false };
     let mut words = rest.split_whitespace();
     let Some(Ok(count)) = words.next().map(str::parse) else { return false };
@@ -107,9 +112,9 @@ fn hear(outcome: &mut Outcome, line: &str) -> bool {
 ///
 /// # Errors
 /// What cargo-fuzz says.
-pub(super) fn minimize(fuzz: &Fuzz, target: &str, file: &str) -> Result<()> {
+pub(super) fn minimize(fuzz: &Fuzz, target: &str, file: &Path) -> Result<()> {
     let mut command = cargo_fuzz(fuzz, "tmin", target, Sanitizer::None);
-    done(command.arg(Path::new(file)))
+    done(command.arg(file))
 }
 
 /// Drops from a corpus what others reach as well.
@@ -163,5 +168,7 @@ mod tests {
         assert!(!hear(&mut outcome, "stat::number_of_executed_units: 5000"));
         assert_eq!(outcome.executions, 5000);
         assert!(!hear(&mut outcome, "INFO: seed corpus: files: 3"));
+        assert!(!hear(&mut outcome, "artifact_prefix='x/'; Test unit written to x/crash-0a"));
+        assert_eq!(outcome.input.as_deref(), Some("x/crash-0a"));
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn read(fuzz: &Fuzz) -> String {
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn add(fuzz: &Fuzz, outcome: &Outcome) -> Result<()> {
-    let Outcome { target, executions, seconds, edges, corpus, failed, asan } = outcome;
+    let Outcome { target, executions, seconds, edges, corpus, failed, asan, .. } = outcome;
     let path = path(fuzz);
     let mut file = OpenOptions::new()
         .append(true)
