@@ -23,7 +23,7 @@ const USAGE: &str = "usage: cargo xtask fuzz <verb>
   unpack FILE FOLDER            write the directory that an input of open, sources or differential stands for
   pack FOLDER FILE              make an input of a directory
   coverage [TARGET]             lines of the crates that the corpora reach
-  table [--check]               write what was run so far into fuzz/README.md
+  table [--check]               add what was run to fuzz/runs.tsv, and write its table into fuzz/README.md
 
 Fuzzing needs cargo-fuzz (`cargo install cargo-fuzz --locked`) and a C++ compiler; --asan, nightly and coverage a nightly toolchain,
 coverage also its component llvm-tools. Inputs that fail are kept in fuzz/artifacts/TARGET.

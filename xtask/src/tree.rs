@@ -1,13 +1,13 @@
 //! Checks of the repository's files as files: their length, that none names a machine, that the
-//! inventory of unsafe code has what they have, and that tests which tables name are there. Knows no
-//! file's meaning.
+//! inventory of unsafe code has what they have, that tests which tables name are there, and that the
+//! table of fuzzing is that of its runs. Knows no file's meaning.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Result, pointers, unsafe_code};
+use crate::{Result, fuzz, pointers, unsafe_code};
 
 /// Lines of a source file. Longer ones hold more than one concept.
 const MAX_LINES: usize = 600;
@@ -52,6 +52,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let text = fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"))?;
         problems.extend(pointers::dangling(name, &text, &sources));
     }
+    problems.extend(fuzz::run(root, &["table", "--check"]).err());
     if problems.is_empty() { Ok(()) } else { Err(format!("tree:\n  {}", problems.join("\n  "))) }
 }
 

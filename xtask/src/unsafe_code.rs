@@ -65,8 +65,11 @@ pub(crate) fn check(inventory: &str, sources: &[(String, String)]) -> Result<()>
             ));
         }
     }
+    if !problems.is_empty() {
+        return Err(problems.join("\n  "));
+    }
     println!("{} uses of unsafe, each with its row in {INVENTORY}", found.values().sum::<usize>());
-    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n  ")) }
+    Ok(())
 }
 
 fn count(uses: &mut Uses, one: (String, Use)) {
