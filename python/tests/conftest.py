@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,10 @@ import pytest
 
 if TYPE_CHECKING:
     from dcp.ranks import Ranks
+
+# Who starts tests in the background hands down a Ctrl-C that is ignored, and tests send one to processes of their own.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _ranks(size: int, factory: pytest.TempPathFactory) -> Iterator[Ranks]:
