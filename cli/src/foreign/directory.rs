@@ -87,8 +87,9 @@ fn read_index(path: &Path) -> Result<Option<Index>> {
     file.take(MAX_INDEX_BYTES)
         .read_to_end(&mut text)
         .map_err(|e| Error::io("read", e).in_file(path.display().to_string()))?;
+    let text = std::str::from_utf8(&text).map_err(|e| bad(format!("not a valid index: {e}")))?;
     let index: Index =
-        serde_json::from_slice(&text).map_err(|e| bad(format!("not a valid index: {e}")))?;
+        serde_json::from_str(text).map_err(|e| bad(format!("not a valid index: {e}")))?;
     for file in index.weight_map.values() {
         if file.contains(['/', '\\', '\0'])
             || file.starts_with('.')

@@ -1,12 +1,13 @@
 //! The header of a safetensors file, read strictly: no duplicate, no hole, no byte left over.
 //! Knows one file. The format's own shards are not read here.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use waystation_format::{Code, Dtype, Error, Result, arith, limits, shard};
 
 use super::ForeignTensor;
@@ -62,8 +63,11 @@ fn header_bytes(size: [u8; 8], length: u64) -> Result<usize> {
 fn parse(text: &[u8], length: u64, index: usize) -> Result<Vec<ForeignTensor>> {
     let data_start = arith::add(8, super::len(text), "start of the data")?;
     let data_bytes = arith::sub(length, data_start, "bytes of data")?;
-    let Header(mut entries) = serde_json::from_slice(text)
-        .map_err(|e| invalid(format!("the header is not valid: {e}")))?;
+    // Of what is passed over, only this sees that it is text.
+    let text = std::str::from_utf8(text)
+        .map_err(|e| invalid(format!("the header is not valid UTF-8: {e}")))?;
+    let Header(mut entries) =
+        serde_json::from_str(text).map_err(|e| invalid(format!("the header is not valid: {e}")))?;
 
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut cursor = 0;
@@ -153,7 +157,7 @@ impl<'de> Deserialize<'de> for Header {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-                let mut seen = std::collections::HashSet::new();
+                let mut seen = HashSet::new();
                 let mut entries = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
                     if !seen.insert(name.clone()) {
@@ -161,7 +165,7 @@ impl<'de> Deserialize<'de> for Header {
                         return Err(serde::de::Error::custom(message));
                     }
                     if name == "__metadata__" {
-                        map.next_value::<IgnoredAny>()?;
+                        map.next_value::<Option<HashMap<String, String>>>()?;
                     } else {
                         entries.push((name, map.next_value()?));
                     }
@@ -200,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_text_are_refused_where_nothing_reads_them() {
+        for inside in
+            [&b"{\"__metadata__\":{\"a\":\"?\"}}"[..], b"{\"__metadata__\":{\"?\":\"b\"}}"]
+        {
+            let file = [&u64::try_from(inside.len()).unwrap().to_le_bytes()[..], inside].concat();
+            assert!(read_bytes(&file, 0).unwrap().is_empty());
+            let broken: Vec<u8> =
+                file.iter().map(|&byte| if byte == b'?' { 0xff } else { byte }).collect();
+            assert_eq!(read_bytes(&broken, 0).unwrap_err().code(), Code::BadArgument);
+        }
+    }
+
+    #[test]
     fn refused() {
         let entry = |name: &str, dims: &str, begin: u64, end: u64| {
             format!(r#""{name}":{{"dtype":"U8","shape":{dims},"data_offsets":[{begin},{end}]}}"#)
@@ -208,6 +225,11 @@ mod tests {
             (
                 "twice",
                 format!("{{{},{}}}", entry("a", "[4]", 0, 4), entry("a", "[4]", 0, 4)),
+                Code::BadArgument,
+            ),
+            (
+                "metadata that are no text",
+                format!(r#"{{"__metadata__":{{"n":1}},{}}}"#, entry("a", "[4]", 0, 4)),
                 Code::BadArgument,
             ),
             ("hole", format!("{{{}}}", entry("a", "[3]", 1, 4)), Code::BadArgument),
