@@ -162,6 +162,8 @@ struct World {
     /// Attempts in the order in which they were begun.
     order: Vec<String>,
     saves: u64,
+    /// The last step of each timeline.
+    steps: BTreeMap<u32, u64>,
     /// Attempts that were read, by the fingerprint of what the disk holds of them.
     read: RefCell<HashSet<(String, u64)>>,
 }
@@ -173,6 +175,7 @@ impl World {
             fates: BTreeMap::new(),
             order: Vec::new(),
             saves: 0,
+            steps: BTreeMap::new(),
             read: RefCell::default(),
         }
     }
@@ -256,7 +259,10 @@ impl World {
 
     fn save(&mut self, run: &Arc<dyn Store>, timeline: u32, writers: u32) {
         self.saves += 1;
-        let (saves, step) = (self.saves, self.saves * 10);
+        // A job that resumed begins again at a step that those before it had passed.
+        let own = self.steps.entry(timeline).or_insert(0);
+        *own += 10;
+        let (saves, step) = (self.saves, *own);
         let plan = SessionPlan {
             run: "fuzz".to_owned(),
             timeline,

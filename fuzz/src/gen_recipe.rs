@@ -55,6 +55,7 @@ pub fn recipe(u: &mut Unstructured<'_>) -> Result<Recipe> {
     made.aliases(u)?;
     made.records(u)?;
     made.attachments(u)?;
+    made.omitted(u)?;
     Ok(made.recipe)
 }
 
@@ -206,7 +207,10 @@ impl Making {
             let of =
                 json!(["main", "param", self.recipe.tensors[target].entry["name"], "", "", []]);
             let writer = u.choose_index(self.recipe.writers.len())?;
-            let alias = json!({"name": format!("alias {number}"), "of": of, "role": "param"});
+            let mut alias = json!({"name": format!("alias {number}"), "of": of, "role": "param"});
+            if number == 1 {
+                alias["native"] = json!([["torch.dcp", ["tied"]]]);
+            }
             self.recipe.writers[writer].aliases.push(alias);
         }
         Ok(())
@@ -260,6 +264,18 @@ impl Making {
                 self.recipe.writers[writer]
                     .attachments
                     .push(Attachment { path: (*path).to_owned(), hex });
+            }
+        }
+        Ok(())
+    }
+
+    /// Parameters that are not there, said by one writer or by two.
+    fn omitted(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        for reason in ["base", "frozen"] {
+            if u.ratio(1, 4)? {
+                let writer = u.choose_index(self.recipe.writers.len())?;
+                let said = json!({"component": "main", "names": [format!("{reason} 1"), format!("{reason} 2")], "reason": reason});
+                self.recipe.writers[writer].omitted.push(said);
             }
         }
         Ok(())

@@ -1,7 +1,11 @@
 //! What every answer of the crates must be like, whatever they were given.
 
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
 use serde_json::Value;
 use waystation_conformance::build;
+use waystation_format::part::ShardEntry;
 use waystation_format::{Class, Code, Error, rule};
 
 /// A refusal of bytes: it names a rule of the specification and answers with a code of that rule, and blames what was read.
@@ -48,6 +52,52 @@ pub fn canonical(accepted: &[u8], what: &str) {
     );
 }
 
+/// Lists that ascend do: no two are alike.
+///
+/// # Panics
+/// If they do not.
+pub fn ascending<T: Ord + Debug>(items: impl IntoIterator<Item = T>, what: &str) {
+    let items: Vec<T> = items.into_iter().collect();
+    for pair in items.windows(2) {
+        assert!(pair[0] < pair[1], "{what}: {:?} before {:?}", pair[0], pair[1]);
+    }
+}
+
+/// Logical paths stay in one tree, which any file system holds: nothing leads out of it, no two are one without regard to case, and
+/// none is a directory of another.
+///
+/// # Panics
+/// If they do not.
+pub fn paths<'a>(paths: impl IntoIterator<Item = &'a str>) {
+    let (mut files, mut folders) = (BTreeSet::new(), BTreeSet::new());
+    for path in paths {
+        let lowered = path.to_ascii_lowercase();
+        for component in path.split('/') {
+            assert!(!matches!(component, "" | "." | ".."), "a path that leads out: {path:?}");
+            let plain =
+                component.bytes().all(|b| b.is_ascii_alphanumeric() || b" ._-".contains(&b));
+            assert!(plain, "a path that some file system cannot hold: {path:?}");
+        }
+        for (at, _) in lowered.match_indices('/') {
+            folders.insert(lowered[..at].to_owned());
+        }
+        assert!(files.insert(lowered), "a path stands twice: {path:?}");
+    }
+    let both = files.intersection(&folders).next();
+    assert!(both.is_none(), "a file and a directory of one path: {both:?}");
+}
+
+/// A table of block CRCs lies in its shard.
+///
+/// # Panics
+/// If it does not.
+pub fn table(shard: &ShardEntry) {
+    if let Some(table) = &shard.crc_table {
+        let end = u128::from(table.offset) + 4 * u128::from(table.count);
+        assert!(table.count > 0 && end <= u128::from(shard.bytes), "{table:?} leaves its shard");
+    }
+}
+
 /// Whether two answers refuse alike: for the same reason, at the same place.
 ///
 /// # Panics
@@ -86,6 +136,23 @@ mod tests {
         canonical(br#"{"a":[1,"\u001f"],"b":{}}"#, "a text");
         for wrong in [r#"{"b":1,"a":1}"#, r#"{"a":1,"a":1}"#, r#"{"a": 1}"#, r#"{"a":"\/"}"#, "{"] {
             assert!(catch_unwind(|| canonical(wrong.as_bytes(), "a text")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn paths_that_do_not_stand_in_one_tree_are_noticed() {
+        paths(["config.json", "a/b", "a/c", "A.b/x y"]);
+        for wrong in [
+            &["../a"][..],
+            &["a//b"],
+            &["/a"],
+            &["a\\b"],
+            &["a", "A"],
+            &["a/b", "A"],
+            &["a", "a-", "a/b"],
+        ] {
+            let noticed = catch_unwind(|| paths(wrong.iter().copied()));
+            assert!(noticed.is_err(), "{wrong:?}");
         }
     }
 

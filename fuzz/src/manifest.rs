@@ -24,6 +24,7 @@ pub fn run(data: &[u8]) {
     let encoded = manifest.encode().expect("what was read can be written");
     assert!(encoded == data, "a manifest with two texts");
     judge::canonical(data, "a manifest");
+    listed(&manifest);
     let files = manifest.named_files().expect("lists within the limits have positions");
     for pair in files.windows(2) {
         assert!(pair[0].name < pair[1].name, "{} is named twice, or out of order", pair[0].name);
@@ -40,13 +41,38 @@ pub fn run(data: &[u8]) {
             FileKind::RecordsPage { page } => names::parse_records_page(&file.name) == Some(page),
             FileKind::TensorsPage { page } => names::parse_tensors_page(&file.name) == Some(page),
             FileKind::Shard { writer, position } => {
-                assert!(manifest.shard(writer, position).is_some());
-                names::parse_shard(&file.name).is_some_and(|shard| shard.writer == writer)
+                let shard = manifest.shard(writer, position).expect("a shard of the manifest");
+                let inc = manifest.parts[writer as usize].inc;
+                let class = shard.class;
+                names::parse_shard(&file.name)
+                    == Some(names::ShardName { class, writer, inc, position })
             }
         };
         assert!(known, "{} does not say that it is {:?}", file.name, file.kind);
         assert!(file.name.as_str() < names::COMMIT, "{} comes after the commit file", file.name);
     }
+}
+
+/// What ascends does, there are as many parts as writers, and what parts name can be where it is said to be.
+fn listed(manifest: &Manifest) {
+    let Manifest { contents, omitted, parts, records, tensors, common } = manifest;
+    assert_eq!(parts.len(), common.writers as usize, "parts and writers");
+    for pages in [records, tensors] {
+        judge::ascending(pages.iter().map(|page| &page.first), "first keys of pages");
+    }
+    judge::ascending(contents.iter().map(|(component, _)| component), "components");
+    for (component, roles) in contents {
+        judge::ascending(roles.iter().map(|(role, _)| role.as_str()), component);
+        assert!(roles.iter().all(|(_, count)| *count > 0), "{component}: none of a role");
+    }
+    judge::ascending(omitted.iter().map(|one| (&one.component, one.reason)), "what is omitted");
+    for one in omitted {
+        assert!(!one.names.is_empty(), "nothing is omitted");
+        judge::ascending(&one.names, "names that are omitted");
+    }
+    let attachments = parts.iter().flat_map(|part| &part.attachments);
+    judge::paths(attachments.map(|attachment| attachment.path.as_str()));
+    parts.iter().flat_map(|part| &part.shards).for_each(judge::table);
 }
 
 fn commit(data: &[u8]) {

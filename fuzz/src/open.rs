@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
 use waystation_format::{Class, Code, Result, names};
 use waystation_reader::restore::{Place, RestoreOptions};
 use waystation_reader::{Checkpoint, State, latest, list};
@@ -50,6 +51,7 @@ fn of_run(run: &Arc<dyn Store>) {
             State::Uncommitted => {}
             _ if one.marks.rejected.is_some() => lost = true,
             State::Complete { .. } => {
+                named(run, &one.name);
                 let found =
                     latest(run).unwrap_or_else(|e| panic!("{} is resumable: {e}", one.name));
                 whole(&found.store);
@@ -78,6 +80,22 @@ fn whole(store: &Arc<dyn Store>) {
         matches!(found.code(), Code::FileMissing | Code::LengthMismatch | Code::NotRegular)
     });
     assert!(lacks.is_none(), "the latest is not complete: {}", lacks.expect("there is one"));
+}
+
+/// The name of a directory is what the manifest in it says of step and attempt (11).
+fn named(run: &Arc<dyn Store>, name: &str) {
+    let object = run
+        .dir(name)
+        .ok()
+        .flatten()
+        .and_then(|attempt| attempt.open(names::MANIFEST).ok())
+        .unwrap_or_else(|| panic!("{name} is complete, and has no manifest"));
+    let mut text = vec![0; object.bytes() as usize];
+    object.read_at(&mut text, 0).expect("memory can be read");
+    let manifest: Value = serde_json::from_slice(&text).expect("a manifest that was read");
+    let attempt = manifest["attempt"].as_str().unwrap_or_default();
+    let own = format!("step-{:012}-{attempt}", manifest["step"].as_u64().unwrap_or_default());
+    assert_eq!(name, own, "complete under another name");
 }
 
 /// Opens, reads, checks and restores a checkpoint.

@@ -55,11 +55,29 @@ fn tensors(page: &[u8], manifest: &Manifest) {
             for chunk in &tensor.chunks {
                 let shard =
                     manifest.shard(chunk.writer, chunk.shard).expect("a shard of the manifest");
-                let end = chunk.offset + tensor.chunk_bytes(&chunk.region).expect("counted");
-                assert!(end <= shard.bytes, "{}: a chunk leaves its shard", entry.key());
+                let bytes = tensor.chunk_bytes(&chunk.region).expect("counted");
+                assert!(
+                    chunk.offset + bytes <= shard.bytes,
+                    "{}: a chunk leaves its shard",
+                    entry.key()
+                );
+                let role = tensor.identity.role;
+                assert_eq!(shard.class, role.class(), "{}: in a shard of others", entry.key());
+                let block = manifest.common.block_bytes;
+                assert_eq!(chunk.table_index.is_some(), bytes > block, "{}: a table", entry.key());
+                if let Some(first) = chunk.table_index {
+                    let count = shard.crc_table.map_or(0, |table| table.count);
+                    let end = first + bytes.div_ceil(block);
+                    assert!(end <= count, "{}: CRCs beyond the table", entry.key());
+                }
             }
         }
     }
+    let keys: Vec<String> = parsed.entries.iter().map(Entry::key).collect();
+    judge::ascending(&keys, "a page of tensors");
+    let last = keys.last().expect("a page is not empty");
+    let parses = |manifest: &Manifest| TensorPage::parse(page, manifest, 0).is_ok();
+    assert!(!parses(&before(manifest, last)), "a page goes on into the next");
     let text = written("tensors", "entries", manifest, |json| {
         parsed.entries.iter().for_each(|entry| entry.encode(json, Place::Page));
     });
@@ -82,9 +100,24 @@ fn records(page: &[u8], manifest: &Manifest) {
     });
     assert!(text == page, "a page of records with two texts");
     judge::canonical(page, "a page of records");
+    let keys: Vec<String> = parsed.records.iter().map(|record| record.key.key()).collect();
+    judge::ascending(&keys, "a page of records");
+    let last = keys.last().expect("a page is not empty");
+    let parses = |manifest: &Manifest| RecordPage::parse(page, manifest, 0).is_ok();
+    assert!(!parses(&before(manifest, last)), "a page goes on into the next");
     for record in &parsed.records {
         record.typed().expect("a record that was checked says something");
     }
+}
+
+/// The manifest with one page more, which begins with that key.
+fn before(manifest: &Manifest, first: &str) -> Manifest {
+    let mut manifest = manifest.clone();
+    for pages in [&mut manifest.tensors, &mut manifest.records] {
+        pages
+            .extend(pages.first().cloned().map(|page| PageRef { first: first.to_owned(), ..page }));
+    }
+    manifest
 }
 
 /// The text of a page, by chapter 8.2.

@@ -7,12 +7,14 @@ use serde_json::Value;
 use waystation_format::entry::{Entry, Tensor};
 use waystation_format::part::{Part, PartContent};
 use waystation_format::shard::{Layout, each_layout_of, slot_of};
-use waystation_format::{Digest, Result};
+use waystation_format::{Digest, Result, limits};
 
 use crate::{judge, memory};
 
 /// The largest tensor whose elements are counted one by one.
 const COUNTED: u64 = 1 << 16;
+/// The most chunks of which each is held against each other.
+const PAIRED: usize = 1000;
 
 /// Reads bytes as a part, and lays its shards out.
 ///
@@ -38,6 +40,11 @@ pub fn run(data: &[u8]) {
             apart(tensor);
         }
     }
+    judge::ascending(entries.iter().map(Entry::key), "entries");
+    judge::ascending(records.iter().map(|record| record.key.key()), "records");
+    judge::paths(part.attachments.iter().map(|attachment| attachment.path.as_str()));
+    part.shards.iter().for_each(judge::table);
+    let placed = placed(&entries);
     let distinct = distinct(&entries);
     let content = PartContent {
         common: part.common.clone(),
@@ -61,11 +68,17 @@ pub fn run(data: &[u8]) {
         Err(e) => judge::refusal(&e),
         Ok(layouts) => {
             assert_eq!(layouts.len(), part.shards.len());
-            for (layout, stated) in layouts.into_iter().zip(&part.shards) {
+            for ((layout, stated), number) in layouts.into_iter().zip(&part.shards).zip(0..) {
                 match layout {
                     Err(e) => judge::refusal(&e),
                     Ok(layout) => {
                         assert_eq!(layout.bytes, stated.bytes);
+                        let table = layout.table.map(|table| (table.count, table.offset));
+                        let said = stated.crc_table.map(|table| (table.count, table.offset));
+                        assert_eq!(table, said, "a table elsewhere than it is said to be");
+                        let given = layout.offsets.iter().copied().zip(layout.table_index.clone());
+                        let said = placed.get(&number).into_iter().flatten().copied();
+                        assert!(given.eq(said), "a chunk elsewhere than it is said to be");
                         if distinct {
                             whole(&layout);
                         }
@@ -76,13 +89,46 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Chunks of one tensor lie in its shape, and no two share a byte.
+/// Offset and table index of every chunk, ascending, by shard.
+fn placed(entries: &[Entry]) -> BTreeMap<u32, Vec<(u64, Option<u64>)>> {
+    let mut placed: BTreeMap<u32, Vec<_>> = BTreeMap::new();
+    for entry in entries {
+        let Entry::Tensor(tensor) = entry else { continue };
+        for chunk in &tensor.chunks {
+            placed.entry(chunk.shard).or_default().push((chunk.offset, chunk.table_index));
+        }
+    }
+    placed.values_mut().for_each(|chunks| chunks.sort_unstable());
+    placed
+}
+
+/// The product, in numbers that it fits: axes of 0 make it 0, and only then may the others be of any size.
+fn product(sizes: &[u64]) -> u128 {
+    if sizes.contains(&0) {
+        return 0;
+    }
+    sizes.iter().fold(1, |product: u128, &size| product.saturating_mul(size.into()))
+}
+
+/// Chunks of one tensor lie in its shape, and no two share a byte; and nothing that is counted wraps.
 ///
 /// # Panics
 /// If not.
 pub fn apart(tensor: &Tensor) {
     let key = || tensor.identity.key();
+    let bits = u128::from(tensor.dtype.bits());
+    let elements = product(&tensor.shape);
+    assert_eq!(u128::from(tensor.elements().expect("elements were counted")), elements);
+    let nonzero: Vec<u64> = tensor.shape.iter().copied().filter(|&size| size > 0).collect();
+    assert!(
+        product(&nonzero).saturating_mul(bits) <= u128::from(limits::TENSOR_BITS),
+        "{}: more than a tensor holds",
+        key()
+    );
     for chunk in &tensor.chunks {
+        let stored = product(&chunk.region.extent).div_ceil(tensor.block.unwrap_or(1).into());
+        let bytes = tensor.chunk_bytes(&chunk.region).expect("counted");
+        assert_eq!(u128::from(bytes), (stored * bits).div_ceil(8), "{}", key());
         assert!(
             chunk.region.is_within(&tensor.shape),
             "{}: {} leaves the shape",
@@ -125,15 +171,15 @@ fn distinct(entries: &[Entry]) -> bool {
     })
 }
 
-/// Counts every element: each lies in exactly one chunk. Of large tensors nothing is said.
+/// Counts every element: each lies in exactly one chunk. Of large tensors the chunks are held against one another instead.
 ///
 /// # Panics
 /// If not.
 pub fn covered(tensor: &Tensor) {
     apart(tensor);
     let elements = tensor.elements().expect("elements were counted");
-    if elements > COUNTED || tensor.chunks.len() as u64 > COUNTED {
-        return;
+    if elements > COUNTED {
+        return disjoint(tensor);
     }
     let mut seen = vec![0_u8; elements as usize];
     for chunk in &tensor.chunks {
@@ -144,6 +190,30 @@ pub fn covered(tensor: &Tensor) {
         }
     }
     assert!(seen.iter().all(|&times| times == 1), "{}: {seen:?}", tensor.identity.key());
+}
+
+/// No two chunks have an element in common, and together they have as many as the shape: so they cover it. Of very many chunks
+/// nothing is said.
+///
+/// # Panics
+/// If not.
+pub fn disjoint(tensor: &Tensor) {
+    if tensor.chunks.len() > PAIRED {
+        return;
+    }
+    let key = || tensor.identity.key();
+    let sum: u128 = tensor.chunks.iter().map(|chunk| product(&chunk.region.extent)).sum();
+    assert_eq!(sum, product(&tensor.shape), "{}: elements in chunks", key());
+    for (number, one) in tensor.chunks.iter().enumerate() {
+        for other in &tensor.chunks[..number] {
+            let (a, b) = (&one.region, &other.region);
+            let apart = (0..tensor.shape.len()).any(|axis| {
+                a.at[axis] + a.extent[axis] <= b.at[axis]
+                    || b.at[axis] + b.extent[axis] <= a.at[axis]
+            });
+            assert!(apart, "{}: {a} and {b} share elements", key());
+        }
+    }
 }
 
 /// A layout fills its file: header, then chunks, pads and table without a hole, as the header itself says.

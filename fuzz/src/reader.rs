@@ -5,7 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use waystation_format::digest::Hasher;
-use waystation_format::{Code, Digest, Entry, Error, Result};
+use waystation_format::entry::Native;
+use waystation_format::part::Omitted;
+use waystation_format::{Code, Digest, Entry, Error, Result, Topology};
 use waystation_reader::{Checkpoint, OpenOptions, Report, VerifyOptions, verify};
 use waystation_store::Store;
 
@@ -21,12 +23,16 @@ pub struct Content {
     pub step: u64,
     /// By identity key.
     pub tensors: BTreeMap<String, Tensor>,
-    /// The identity keys of aliases and their targets.
-    pub aliases: BTreeMap<String, String>,
+    /// The identity keys of aliases, their targets, and how frameworks call them.
+    pub aliases: BTreeMap<String, (String, Vec<Native>)>,
     /// By record key.
     pub records: BTreeMap<String, String>,
     /// By logical path.
     pub attachments: BTreeMap<String, Digest>,
+    /// Axes and their sizes.
+    pub topology: Topology,
+    /// What is not there.
+    pub omitted: Vec<Omitted>,
 }
 
 /// A tensor, packed as one chunk.
@@ -36,6 +42,14 @@ pub struct Tensor {
     pub dtype: String,
     /// Its shape.
     pub shape: Vec<u64>,
+    /// The part of it that means something.
+    pub valid: Option<Vec<u64>>,
+    /// The axes of a parameter that its axes follow.
+    pub axes: Option<Vec<Option<u8>>>,
+    /// Elements of a block, of a flat companion.
+    pub block: Option<u64>,
+    /// How frameworks call it.
+    pub native: Vec<Native>,
     /// Its length and digest; none of a flat companion that cannot be read whole.
     pub bytes: Option<(u64, Digest)>,
 }
@@ -61,8 +75,13 @@ pub fn validate(store: &Arc<dyn Store>) -> Result<Report> {
 /// # Errors
 /// The first breach.
 pub fn everything(checkpoint: &Checkpoint) -> Result<Content> {
-    let mut content =
-        Content { run: checkpoint.run().to_owned(), step: checkpoint.step(), ..Content::default() };
+    let mut content = Content {
+        run: checkpoint.run().to_owned(),
+        step: checkpoint.step(),
+        topology: checkpoint.manifest().common.topology.clone(),
+        omitted: checkpoint.manifest().omitted.clone(),
+        ..Content::default()
+    };
     let entries: Vec<Arc<Entry>> = checkpoint.entries().collect::<Result<_>>()?;
     for record in checkpoint.records() {
         let record = record?;
@@ -75,8 +94,15 @@ pub fn everything(checkpoint: &Checkpoint) -> Result<Content> {
                 Err(e) if e.code() == Code::BlockBoundary => None,
                 Err(e) => return Err(e),
             };
-            let read =
-                Tensor { dtype: tensor.dtype.to_string(), shape: tensor.shape.to_vec(), bytes };
+            let read = Tensor {
+                dtype: tensor.dtype.to_string(),
+                shape: tensor.shape.to_vec(),
+                valid: tensor.valid.as_ref().map(|valid| valid.to_vec()),
+                axes: tensor.axes.clone(),
+                block: tensor.block,
+                native: tensor.native.clone(),
+                bytes,
+            };
             content.tensors.insert(entry.key(), read);
         }
     }
@@ -88,7 +114,7 @@ pub fn everything(checkpoint: &Checkpoint) -> Result<Content> {
     for entry in &entries {
         if let Entry::Alias(alias) = &**entry {
             checkpoint.tensor_of(entry)?;
-            content.aliases.insert(entry.key(), alias.of.key());
+            content.aliases.insert(entry.key(), (alias.of.key(), alias.native.clone()));
         }
     }
     Ok(content)

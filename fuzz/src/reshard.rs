@@ -8,13 +8,14 @@ use serde_json::Value;
 use waystation_conformance::bend::straight;
 use waystation_conformance::build;
 use waystation_conformance::recipe::Recipe;
-use waystation_format::{Attempt, Code, Entry, Identity, Region, Result, Tensor, pack};
+use waystation_format::entry::Chunk;
+use waystation_format::{Attempt, Code, Digest, Entry, Identity, Region, Result, Tensor, pack};
 use waystation_reader::reshard::share;
 use waystation_reader::{Checkpoint, NoProgress, Want};
 use waystation_store::MemoryFs;
 use waystation_writer::{ReshardOptions, reshard};
 
-use crate::{gen_layout, gen_recipe, mutate, reader};
+use crate::{gen_layout, gen_recipe, mutate, part, reader};
 
 /// Lays one content out twice and compares.
 ///
@@ -48,12 +49,16 @@ fn two_layouts(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         for (start, extent) in &regions {
             let slice = build::slice(&recipe, number, start, extent);
             for checkpoint in [&one, &two] {
-                let read = checkpoint
-                    .tensor(&identity)
-                    .expect("it is there")
-                    .read_region(&Region::new(start, extent));
-                let read =
-                    read.unwrap_or_else(|e| panic!("{start:?} {extent:?} of {shape:?}: {e}"));
+                let (tensor, region) = (
+                    checkpoint.tensor(&identity).expect("it is there"),
+                    Region::new(start, extent),
+                );
+                // Whatever was in the memory before: bits of no element are zero afterwards.
+                let bytes = tensor.region_bytes(&region).expect("a region of the tensor");
+                let mut read = vec![0xa5; bytes as usize];
+                tensor
+                    .read_into(&region, &mut read)
+                    .unwrap_or_else(|e| panic!("{start:?} {extent:?} of {shape:?}: {e}"));
                 assert_eq!(
                     build::sha256(&read),
                     slice["sha256"],
@@ -63,6 +68,8 @@ fn two_layouts(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
         }
         together(&two, &identity, &regions);
     }
+    [&one, &two].into_iter().for_each(|checkpoint| all_at_once(checkpoint, &expected));
+    shared_out(&one, u)?;
     gather(&one, u.int_in_range(1..=5)?);
     again(&one, &expected, u.int_in_range(1..=4)?, *u.choose(&[None, Some(4096), Some(16384)])?);
     Ok(())
@@ -90,6 +97,67 @@ fn together(checkpoint: &Checkpoint, identity: &Identity, regions: &[gen_layout:
             "{region} read with others"
         );
     }
+}
+
+/// All tensors in one plan are what each is alone.
+fn all_at_once(checkpoint: &Checkpoint, expected: &reader::Content) {
+    let whole = expected.tensors.iter().filter(|(_, tensor)| tensor.bytes.is_some());
+    let (keys, wants): (Vec<&String>, Vec<Want>) = whole
+        .map(|(key, _)| {
+            (key, Want { tensor: Identity::parse_key(key).expect("a key"), region: None })
+        })
+        .unzip();
+    let read = checkpoint.read(&wants).expect("a sound recipe");
+    for (key, bytes) in keys.into_iter().zip(read) {
+        let found = Some((bytes.len() as u64, Digest::of(&bytes)));
+        assert_eq!(found, expected.tensors[key].bytes, "{key} read with others");
+    }
+}
+
+/// Tensors with more rows, so many that they are cut: the pieces cover each, and tensors that belong together are cut alike.
+fn shared_out(checkpoint: &Checkpoint, u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+    let (writers, rows) = (u.int_in_range(1..=9)?, u.int_in_range(1..=60_000)?);
+    let entries: Vec<Arc<Entry>> =
+        checkpoint.entries().collect::<Result<_>>().expect("a sound recipe");
+    let mut tensors = Vec::new();
+    for entry in &entries {
+        let Entry::Tensor(tensor) = &**entry else { continue };
+        let mut grown = Tensor::new(tensor.identity.clone(), tensor.dtype, &tensor.shape);
+        grown.block = tensor.block;
+        if let Some(first) = grown.shape.first_mut() {
+            *first *= rows;
+        }
+        tensors.push(grown);
+    }
+    let hands = share(&tensors.iter().collect::<Vec<_>>(), writers).expect("far from any limit");
+    assert_eq!(hands.len(), writers as usize);
+    for (writer, piece) in (0..).zip(&hands).flat_map(|(n, hand)| hand.iter().map(move |p| (n, p)))
+    {
+        let tensor = &mut tensors[piece.tensor];
+        assert_eq!(piece.bytes, tensor.chunk_bytes(&piece.region).expect("counted"));
+        tensor.chunks.push(Chunk {
+            writer,
+            shard: 0,
+            offset: 0,
+            region: piece.region.clone(),
+            crc32c: 0,
+            table_index: None,
+        });
+    }
+    for tensor in &tensors {
+        part::disjoint(tensor);
+        let Some(block) = tensor.block else { continue };
+        let elements = tensor.elements().expect("counted");
+        for chunk in &tensor.chunks {
+            let mut runs = chunk.region.runs(&tensor.shape).expect("a box of the shape");
+            let (begin, count) = runs.next().expect("a box has elements");
+            assert!(runs.next().is_none(), "{}: {} is no run", tensor.identity.key(), chunk.region);
+            let end = begin + count;
+            let fits = |at: u64| at.is_multiple_of(block) || at == elements;
+            assert!(fits(begin) && fits(end), "{}: cut within a block", tensor.identity.key());
+        }
+    }
+    Ok(())
 }
 
 /// Pieces that are shared out among writers are the whole when they are put together.

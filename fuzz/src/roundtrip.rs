@@ -45,6 +45,7 @@ pub fn run(data: &[u8]) {
     assert!(built.findings.is_empty(), "built from a recipe: {:?}", built.findings);
     let built = built.read.unwrap_or_else(|e| panic!("built from a recipe: {e}"));
     assert_eq!(ours, built, "the writer and the builder say two things");
+    common(&store, &recipe);
     for (number, whole) in recipe.tensors.iter().enumerate() {
         let entry = Value::Object(whole.entry.clone());
         let read = &ours.tensors[&build::key(&entry)];
@@ -62,6 +63,18 @@ pub fn run(data: &[u8]) {
         }
     }
     derived(&recipe, &written);
+}
+
+/// What a save says of itself as a whole.
+fn common(store: &Arc<dyn Store>, recipe: &Recipe) {
+    let checkpoint = reader::open(store).expect("a moment ago it was opened");
+    let common = &checkpoint.manifest().common;
+    assert_eq!(common.parent.map(|parent| parent.to_string()), recipe.parent);
+    assert_eq!(common.attempt.to_string(), recipe.attempt);
+    assert_eq!(common.block_bytes, recipe.block_bytes);
+    assert_eq!(common.topology.0, recipe.topology);
+    assert_eq!(common.writers as usize, recipe.writers.len());
+    assert_eq!((&common.run, common.step), (&recipe.run, recipe.step));
 }
 
 /// Writes a recipe as our writer does, with incarnations that are always the same.

@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use arbitrary::Unstructured;
+use serde_json::{Value, json};
+use waystation_conformance::bend::straight;
 use waystation_conformance::build::{canonical, sha256};
 use waystation_conformance::case::Case;
 use waystation_conformance::catalogue::cases;
 use waystation_conformance::files::Files;
-use waystation_format::RngAlgorithm;
+use waystation_conformance::recipe::{Data, Whole, Writer};
+use waystation_format::{Dtype, RngAlgorithm};
 use waystation_state::rng::native::{Form, Native};
 use waystation_state::rng::{Engine, StreamState};
 
-use crate::{differential, gen_archive, goldens};
+use crate::{differential, gen_archive, gen_recipe, goldens};
 
 /// Longer files teach a fuzzer nothing that shorter ones do not.
 const MOST_BYTES: usize = 32 << 10;
+/// The longest checkpoint of a recipe: the options of no target cut it.
+const MADE_BYTES: usize = 16 << 10;
 
 /// Seeds of one target by name.
 pub type Seeds = BTreeMap<String, Vec<u8>>;
@@ -41,15 +46,22 @@ impl Suite {
                 self.files(&mut seeds, |name| matches!(name, "manifest.json" | "waystation.commit"))
             }
             "part" => self.files(&mut seeds, |name| name.starts_with("part-")),
-            "shard_header" => self.files(&mut seeds, |name| name.ends_with(".safetensors")),
+            "shard_header" => {
+                self.files(&mut seeds, |name| name.ends_with(".safetensors"));
+                foreign(&mut seeds);
+            }
             "page" => self.pages(&mut seeds),
             "state" => {
                 self.records(&mut seeds);
                 states(&mut seeds);
             }
-            "open" | "sources" => self.directories(&mut seeds),
+            "open" | "sources" => {
+                self.directories(&mut seeds);
+                made(&mut seeds);
+            }
             "differential" => {
                 self.directories(&mut seeds);
+                made(&mut seeds);
                 structured(&mut seeds, &[differential::RECIPE]);
             }
             _ => structured(&mut seeds, &[]),
@@ -116,6 +128,44 @@ impl Suite {
     }
 }
 
+/// Files of other tools: what stands in a checkpoint, `import` does not take.
+fn foreign(seeds: &mut Packed) {
+    for &dtype in Dtype::ALL {
+        let name = if dtype == Dtype::F4E2M1 { "F4" } else { dtype.as_str() };
+        let mut header = serde_json::Map::new();
+        let mut end = 0;
+        for (key, shape) in [("a", &[8][..]), ("b", &[0, 3]), ("c", &[4, 64])] {
+            let begin = end;
+            end += shape.iter().product::<u64>() * u64::from(dtype.bits()) / 8;
+            let tensor = json!({"dtype": name, "shape": shape, "data_offsets": [begin, end]});
+            header.insert(key.to_owned(), tensor);
+        }
+        let text = Value::Object(header).to_string();
+        let length = text.len() as u64;
+        let data = noise(0, end as usize);
+        seeds.add([&length.to_le_bytes()[..], text.as_bytes(), &data].concat());
+    }
+}
+
+/// Checkpoints of recipes that are no base: of noise, and one whose elements are no run of bytes though its chunks are neighbours.
+fn made(seeds: &mut Packed) {
+    let mut neighbours = goldens::recipe(1);
+    let entry = json!({"dtype": "U4", "name": "w", "role": "param", "shape": [1022]});
+    let entry = entry.as_object().cloned().unwrap_or_default();
+    neighbours.tensors = vec![Whole { entry, data: Data::Seed(1) }];
+    neighbours.writers = vec![Writer::default()];
+    neighbours.writers[0].boxes = vec![(0, vec![0], vec![511]), (0, vec![511], vec![511])];
+    let noises = (0..64_u32).map(|number| noise(number, 400));
+    let recipes =
+        noises.filter_map(|bytes| gen_recipe::recipe(&mut Unstructured::new(&bytes)).ok());
+    for recipe in recipes.chain([neighbours]) {
+        let packed = gen_archive::encode(None, &straight(&recipe));
+        if packed.len() <= MADE_BYTES {
+            seeds.add(packed);
+        }
+    }
+}
+
 /// A state of every engine, and each in every form that holds it; walks of any bytes.
 fn states(seeds: &mut Packed) {
     for &algorithm in RngAlgorithm::ALL {
@@ -153,8 +203,8 @@ fn states(seeds: &mut Packed) {
 
 /// Bytes that look like nothing: their structure is made by what reads them.
 fn structured(seeds: &mut Packed, head: &[u8]) {
-    for number in 0..128_u32 {
-        seeds.add([head, &noise(number, 64 + 8 * number as usize)].concat());
+    for number in 0..1024_u32 {
+        seeds.add([head, &noise(number, 64 + 8 * (number as usize % 128))].concat());
     }
 }
 

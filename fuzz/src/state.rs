@@ -10,7 +10,7 @@ use waystation_format::records::rng::{OnReshape, State};
 use waystation_format::records::{Stream, Typed};
 use waystation_format::registry::record_kinds;
 use waystation_format::value_tree::Tree;
-use waystation_format::{Advance, Class, Code, Error, RngAlgorithm};
+use waystation_format::{Advance, Class, Code, Digest, Error, RngAlgorithm};
 use waystation_state::cursor::{NoTensors, Walk, after, check_canary};
 use waystation_state::rng::native::{Form, Native, Unsaid};
 use waystation_state::rng::{self, Engine, StreamState};
@@ -25,6 +25,9 @@ const BYTES: u64 = 1 << 20;
 const ITEMS: u64 = 300;
 /// Memory of a walk beside what its budget counts: copies that a canary walks ahead on, and items.
 const WALK: memory::Bound = memory::Bound { factor: 64, base: (4 * BYTES) as usize };
+
+/// The same of a walk of one item, which may hold a quarter of this.
+const FIRST: memory::Bound = memory::Bound { factor: 64, base: 256 << 10 };
 
 /// Reads what a record may say, and does with it what a restore does.
 ///
@@ -78,7 +81,11 @@ fn record(kind: &str, text: &[u8]) {
         Typed::Schedule(schedule) => refused(schedule::check(&schedule)),
         Typed::Rng(stream) => recorded(&stream),
         Typed::Cursor(cursor) => {
-            refused(check_canary(&cursor, &NoTensors, Budget::new(STEPS, BYTES)).map(drop));
+            match check_canary(&cursor, &NoTensors, budget()) {
+                Ok(true) => comes(&cursor),
+                Ok(false) => {}
+                Err(e) => judge::refusal(&e),
+            }
             walked(&cursor, text.len());
         }
         Typed::Value(tree) => tree.check().expect("a tree that was read"),
@@ -97,7 +104,16 @@ fn recorded(stream: &Stream) {
     let State::Inline(bytes) = &stream.state else { return };
     let Some(algorithm) = stream.known_algorithm() else { return };
     engine(algorithm, bytes);
-    refused(rng::check_canary(algorithm, bytes, &stream.next_raw));
+    match rng::check_canary(algorithm, bytes, &stream.next_raw) {
+        Ok(()) => {
+            let mut engine = Engine::decode(algorithm, bytes).expect("a moment ago it could");
+            let drawn = engine.draw(stream.next_raw.len());
+            let digits = algorithm.width() as usize / 4;
+            let spelled = drawn.into_iter().map(|output| format!("{output:0digits$x}"));
+            assert!(spelled.eq(stream.next_raw.iter().cloned()), "{algorithm}: another canary");
+        }
+        Err(e) => judge::refusal(&e),
+    }
     let Ok(neutral) = StreamState::of_record(stream, bytes.clone()) else { return };
     if neutral.engine().is_err() {
         return;
@@ -115,6 +131,21 @@ fn recorded(stream: &Stream) {
             assert_eq!(of(&read), of(&neutral), "{form}");
         }
     }
+}
+
+/// Every item that the canary of a cursor is of comes.
+fn comes(cursor: &Cursor) {
+    let canary = cursor.next.as_ref().expect("a canary was compared");
+    let walk = Walk::new(cursor, &NoTensors, budget()).expect("a moment ago it could");
+    let items: Vec<Item> = walk.take(canary.count as usize).map_while(Result::ok).collect();
+    assert_eq!(items.len() as u64, canary.count, "items of a canary");
+    assert!(items.iter().take(4).eq(&canary.first), "the first items of a canary");
+    assert_eq!(canary.first.len(), items.len().min(4), "the first items of a canary");
+    let bytes: Vec<u8> = items
+        .iter()
+        .flat_map(|item| item.integers().iter().flat_map(|integer| integer.to_le_bytes()))
+        .collect();
+    assert_eq!(canary.sha256, Digest::of(&bytes), "the digest of a canary");
 }
 
 /// A state that is taken up gives what the engine would have given that was stored.
@@ -190,12 +221,22 @@ fn start(cursor: &Cursor, length: usize) {
     walked(cursor, length);
 }
 
+/// The first item of a walk that may hold little: what it holds is counted.
+fn first(cursor: &Cursor, length: usize) {
+    let (_, peak) = memory::peak(|| {
+        let budget = Budget::new(STEPS, FIRST.base as u64 / 4);
+        Walk::new(cursor, &NoTensors, budget).map(|mut walk| walk.next())
+    });
+    FIRST.check(peak, length, "the first item of a walk");
+}
+
 fn budget() -> Budget {
     Budget::new(STEPS, BYTES)
 }
 
 /// Walks a cursor to the end of its budget, and again in two pieces.
 fn walked(cursor: &Cursor, length: usize) {
+    first(cursor, length);
     let (items, peak) = memory::peak(|| {
         let walk = Walk::new(cursor, &NoTensors, budget())?;
         let mut items: Vec<Item> = Vec::new();

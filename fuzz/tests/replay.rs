@@ -65,7 +65,8 @@ fn every_folder_of_regressions_is_a_targets() {
     }
 }
 
-/// Bases and cases through the targets that take files, and a share of them through those that read whole directories.
+/// Bases and cases through the targets that take files, and a share of them through those that read whole directories; and a share
+/// of the noise of which others make recipes and stories.
 #[test]
 fn goldens_and_cases() {
     let suite = Suite::build();
@@ -78,6 +79,10 @@ fn goldens_and_cases() {
         ("state", 1),
         ("open", 4),
         ("sources", 16),
+        ("roundtrip", 8),
+        ("mutate", 8),
+        ("reshard", 8),
+        ("commit", 8),
     ] {
         let target = target(name).unwrap();
         let seeds = suite.seeds(name);
