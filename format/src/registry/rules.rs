@@ -265,7 +265,7 @@ pub const INTEGRITY_MANIFEST: &str = "integrity.manifest";
 pub const INTEGRITY_PART: &str = "integrity.part";
 /// The text MUST be one JSON object under the rules of chapter 2, with all members of this table and no others. (Writer)
 pub const SESSION_PLAN: &str = "session.plan";
-/// A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), and fsync the run. (Writer)
+/// A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), fsync the run, and read it back. (Writer)
 pub const SESSION_TIMELINE: &str = "session.timeline";
 /// One process, the coordinator, MUST make the attempt's directory exclusively and fsync the run before any writer writes; an existing directory is fatal. (Writer)
 pub const SESSION_DIRECTORY: &str = "session.directory";
@@ -301,7 +301,7 @@ pub const RUN_LATEST: &str = "run.latest";
 pub const RUN_NONE: &str = "run.none";
 /// A reader MUST NOT take an I/O error for absence, nor pass over a checkpoint because it is of a version or has a feature that the reader does not support: if an attempt that would come before its answer meets an error of class `io` or `unsupported`, it answers with that error. (Reader)
 pub const RUN_ERRORS: &str = "run.errors";
-/// `latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code, whatever else is wrong with it: the marker counts before anything is read. (Reader)
+/// `latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code, whatever else is wrong with it. (Reader)
 pub const RUN_REJECTED: &str = "run.rejected";
 /// A reader MUST report each attempt that it skipped before its answer, and why. (Reader)
 pub const RUN_REPORT: &str = "run.report";
@@ -1438,7 +1438,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "",
         codes: &[Code::Limit],
         chapter: "11-commit.md",
-        text: "A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), and fsync the run. Where that name exists with other content, it looks for the next one. After its claim a job MAY remove claims of timelines below that of the highest attempt.",
+        text: "A job MUST take a timeline above that of every attempt and every claim that it can see in the run, and MUST claim it before it makes an attempt: create the file `timeline-%08x` in the run exclusively, as a commit file is put (its content is the nonce, 32 hex digits), fsync the run, and read it back. Where that name exists with other content, it looks for the next one. After its claim a job MAY remove claims of timelines below that of the highest attempt.",
     },
     RuleInfo {
         id: SESSION_DIRECTORY,
@@ -1582,7 +1582,7 @@ pub const RULES: &[RuleInfo] = &[
         depth: "C",
         codes: &[Code::Rejected],
         chapter: "11-commit.md",
-        text: "`latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code, whatever else is wrong with it: the marker counts before anything is read. A directory without a commit file is `not-committed`, with the marker or without it, and one with a `deleted` marker `deleted`. A reader MAY open it by its path; a validator notes the marker.",
+        text: "`latest` MUST skip a checkpoint with a `rejected` marker, and report it with this code, whatever else is wrong with it. It looks for a `deleted` marker first, then for the commit file, then for a `rejected` marker, and reads the checkpoint only after that: a directory without a commit file is `not-committed`, with a `rejected` marker or without. A reader MAY open it by its path; a validator notes the marker.",
     },
     RuleInfo {
         id: RUN_REPORT,
