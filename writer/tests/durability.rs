@@ -16,7 +16,7 @@ use waystation_format::{Class, Code, Dtype, names};
 use waystation_reader::{NoProgress, latest, verify};
 use waystation_store::testing::{Errno, Op};
 use waystation_store::{MemoryFs, Store};
-use waystation_writer::{CommitOptions, SessionOptions, commit, make_attempt};
+use waystation_writer::{CommitOptions, commit, make_attempt};
 
 use support::*;
 
@@ -27,22 +27,8 @@ fn one_model() -> Vec<Model> {
     ]
 }
 
-/// A save by one writer on one thread, so that every call has its place.
-fn save_in_order(run: &Arc<dyn Store>, step: u64) -> waystation_format::Result<String> {
-    let plan = try_plan(run, 1)?;
-    let (name, attempt) = make_attempt(run, &plan, step, step)?;
-    let models = one_model();
-    let (mut session, chunks) = declare(&attempt, &plan, step, 0, &models)?;
-    let mut options = SessionOptions::default();
-    options.threads = 1;
-    session.set_options(options);
-    let writing = session.lay_out()?;
-    write(&writing, &chunks)?;
-    writing.finish()?;
-    let mut options = CommitOptions::in_run(Arc::clone(run), &name);
-    options.threads = 1;
-    commit(&attempt, &options, &NoProgress)?;
-    Ok(name)
+fn save_one(run: &Arc<dyn Store>, step: u64) -> waystation_format::Result<String> {
+    save_in_order(run, &try_plan(run, 1)?, step, &one_model())
 }
 
 fn put(name: &str) -> Vec<String> {
@@ -59,7 +45,7 @@ fn put(name: &str) -> Vec<String> {
 fn every_file_is_durable_before_what_stands_on_it() {
     let (fs, _, run) = failing_run();
     fs.clear_log();
-    let name = save_in_order(&run, 7).unwrap();
+    let name = save_one(&run, 7).unwrap();
     let claim = ["create tmp-*", "fsync tmp-*", "close tmp-*", "link tmp-* timeline-00000001"];
     let mut expected: Vec<String> = claim.map(str::to_owned).to_vec();
     expected.extend(["unlink tmp-*", "fsync ."].map(str::to_owned));
@@ -117,10 +103,10 @@ fn whatever_call_fails_the_older_checkpoint_stays() {
         for errno in [Errno::IO, Errno::NOSPC, Errno::INTR] {
             for nth in 1.. {
                 let (fs, memory, run) = failing_run();
-                let old = save_in_order(&run, 1).unwrap();
+                let old = save_one(&run, 1).unwrap();
                 fs.clear_log();
                 fs.fail(op, nth, errno);
-                let saved = save_in_order(&run, 2);
+                let saved = save_one(&run, 2);
                 let hit = fs.log().iter().any(|line| line.ends_with(" failed"));
                 fs.heal();
                 let found = check_whole(&memory);

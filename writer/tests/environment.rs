@@ -17,34 +17,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use waystation_format::{Class, Dtype, Result, names};
-use waystation_reader::{NoProgress, State, latest, list};
+use waystation_format::{Class, Dtype, names};
+use waystation_reader::{State, latest, list};
 use waystation_store::testing::{CrashingFs, Errno, FailingFs, Op};
 use waystation_store::{DirStore, PosixFs, Store, open_path};
-use waystation_writer::{
-    CommitOptions, GcPolicy, SessionOptions, SessionPlan, Why, commit, gc, make_attempt,
-};
+use waystation_writer::{GcPolicy, SessionPlan, Why, gc, make_attempt};
 
 use support::*;
 
 fn models() -> Vec<Model> {
     vec![Model::param("w", Dtype::F32, &[30])]
-}
-
-/// A save by one writer on one thread, so that every call has its place.
-fn save_in_order(run: &Arc<dyn Store>, plan: &SessionPlan, step: u64) -> Result<String> {
-    let (name, attempt) = make_attempt(run, plan, step, step)?;
-    let (mut session, chunks) = declare(&attempt, plan, step, 0, &models())?;
-    let mut options = SessionOptions::default();
-    options.threads = 1;
-    session.set_options(options);
-    let writing = session.lay_out()?;
-    write(&writing, &chunks)?;
-    writing.finish()?;
-    let mut options = CommitOptions::in_run(Arc::clone(run), &name);
-    options.threads = 1;
-    commit(&attempt, &options, &NoProgress)?;
-    Ok(name)
 }
 
 /// Whatever a reader is told while a keeper removes the older ones, it finds the one that is kept or
@@ -55,7 +37,7 @@ fn a_reader_that_meets_an_error_beside_a_keeper_takes_no_run_for_an_empty_one() 
     let run = disk.store();
     let plan = plan(&run, 1);
     let saved: Vec<String> =
-        (1..=3).map(|step| save_in_order(&run, &plan, step).unwrap()).collect();
+        (1..=3).map(|step| save_in_order(&run, &plan, step, &models()).unwrap()).collect();
     let image = disk.crash(disk.points()).nothing_more();
     let calls = [Op::OpenDir, Op::List, Op::Stat, Op::OpenRead, Op::StatFile, Op::ReadAt];
     let errors = [
@@ -115,7 +97,7 @@ fn a_reader_that_meets_an_error_beside_a_keeper_takes_no_run_for_an_empty_one() 
     assert!(found > 100 && refused > 60, "{found} {refused}");
 }
 
-/// Every call that changes something, and what somebody does to the directories before it.
+/// Does `work` for every call before which somebody may come in between, and says how often that was.
 fn each_change(mut work: impl FnMut(Op, usize) -> bool) -> usize {
     let ops = [
         Op::MakeDir,
@@ -151,7 +133,7 @@ fn real_run() -> (tempfile::TempDir, FailingFs<PosixFs>, Arc<dyn Store>, Session
     let fs = FailingFs::new(PosixFs);
     let run: Arc<dyn Store> = Arc::new(DirStore::open(Arc::new(fs.clone()), &path).unwrap());
     let plan = plan(&run, 1);
-    let old = save_in_order(&run, &plan, 1).unwrap();
+    let old = save_in_order(&run, &plan, 1, &models()).unwrap();
     (directory, fs, run, plan, old)
 }
 
@@ -167,7 +149,7 @@ fn a_run_that_is_renamed_during_a_save_is_still_the_one() {
             std::fs::rename(&from, &to).unwrap();
             std::fs::create_dir(&from).unwrap();
         });
-        let saved = save_in_order(&run, &plan, 2).unwrap();
+        let saved = save_in_order(&run, &plan, 2, &models()).unwrap();
         let moved = away.exists();
         let real = if moved { &away } else { &path };
         let found = latest(&open_path(real).unwrap()).unwrap();
@@ -197,7 +179,7 @@ fn an_attempt_that_is_removed_during_a_save_is_no_success() {
         });
         let reached = |fs: &FailingFs<PosixFs>| fs.log().len();
         let before = reached(&fs);
-        let saved = save_in_order(&run, &plan, 2);
+        let saved = save_in_order(&run, &plan, 2, &models());
         assert!(reached(&fs) > before);
         let found = latest(&open_path(&path).unwrap()).unwrap();
         if hit.exists() {

@@ -28,8 +28,8 @@ use waystation_reader::NoProgress;
 use waystation_store::testing::FailingFs;
 use waystation_store::{DirStore, MemoryFs, Put, Store};
 use waystation_writer::{
-    ChunkId, CommitOptions, Committed, Session, SessionPlan, TensorDecl, Writing, commit,
-    make_attempt,
+    ChunkId, CommitOptions, Committed, Session, SessionOptions, SessionPlan, TensorDecl, Writing,
+    commit, make_attempt,
 };
 
 /// A tensor and all its bytes, packed.
@@ -262,6 +262,27 @@ pub fn save(
     let options = CommitOptions::in_run(Arc::clone(run), &name);
     let committed = commit(&attempt, &options, &NoProgress)?;
     Ok((name, attempt, committed))
+}
+
+/// A save by one writer on one thread, so that every call has its place; the attempt's name.
+pub fn save_in_order(
+    run: &Arc<dyn Store>,
+    plan: &SessionPlan,
+    step: u64,
+    models: &[Model],
+) -> Result<String> {
+    let (name, attempt) = make_attempt(run, plan, step, step)?;
+    let (mut session, chunks) = declare(&attempt, plan, step, 0, models)?;
+    let mut options = SessionOptions::default();
+    options.threads = 1;
+    session.set_options(options);
+    let writing = session.lay_out()?;
+    write(&writing, &chunks)?;
+    writing.finish()?;
+    let mut options = CommitOptions::in_run(Arc::clone(run), &name);
+    options.threads = 1;
+    commit(&attempt, &options, &NoProgress)?;
+    Ok(name)
 }
 
 pub fn memory_run() -> (MemoryFs, Arc<dyn Store>) {
