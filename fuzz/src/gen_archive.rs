@@ -17,7 +17,9 @@
 //! input is a directory, and nearly every directory is an input.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::{fs, io};
 
 use waystation_conformance::files::Files;
 use waystation_store::MemoryFs;
@@ -178,6 +180,24 @@ impl Directory {
             }
         }
         fs
+    }
+
+    /// Writes the directory into a folder; what is no file there is a symbolic link to nothing. Gives the paths that the file system did
+    /// not take, and why.
+    pub fn place(&self, folder: &Path) -> Vec<(&str, io::Error)> {
+        let mut left = Vec::new();
+        let mut put = |path, put: &dyn Fn(&Path) -> io::Result<()>| {
+            let whole = folder.join(path);
+            let made = whole.parent().map_or(Ok(()), fs::create_dir_all);
+            left.extend(made.and_then(|()| put(&whole)).err().map(|e| (path, e)));
+        };
+        for (path, bytes) in &self.files {
+            put(path.as_str(), &|whole| fs::write(whole, bytes));
+        }
+        for path in &self.others {
+            put(path.as_str(), &|whole| symlink("nowhere", whole));
+        }
+        left
     }
 
     /// Bytes of all files.

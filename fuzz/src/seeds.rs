@@ -14,6 +14,7 @@ use waystation_format::{Dtype, RngAlgorithm};
 use waystation_state::rng::native::{Form, Native};
 use waystation_state::rng::{Engine, StreamState};
 
+use crate::shard_header::foreign_name;
 use crate::{differential, gen_archive, gen_recipe, goldens};
 
 /// Longer files teach a fuzzer nothing that shorter ones do not.
@@ -131,7 +132,7 @@ impl Suite {
 /// Files of other tools: what stands in a checkpoint, `import` does not take.
 fn foreign(seeds: &mut Packed) {
     for &dtype in Dtype::ALL {
-        let name = if dtype == Dtype::F4E2M1 { "F4" } else { dtype.as_str() };
+        let name = foreign_name(dtype);
         let mut header = serde_json::Map::new();
         let mut end = 0;
         for (key, shape) in [("a", &[8][..]), ("b", &[0, 3]), ("c", &[4, 64])] {

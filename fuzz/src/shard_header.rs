@@ -102,8 +102,13 @@ fn ours_alone(file: &[u8], tensors: &[Found], e: &SafeTensorError) -> bool {
 
 /// Whether the safetensors crate has a dtype.
 fn known(dtype: Dtype) -> bool {
-    let name = if dtype == Dtype::F4E2M1 { "F4" } else { dtype.as_str() };
-    serde_json::from_value::<safetensors::Dtype>(name.into()).is_ok()
+    serde_json::from_value::<safetensors::Dtype>(foreign_name(dtype).into()).is_ok()
+}
+
+/// How other tools call a dtype.
+#[must_use]
+pub fn foreign_name(dtype: Dtype) -> &'static str {
+    if dtype == Dtype::F4E2M1 { "F4" } else { dtype.as_str() }
 }
 
 /// Lays out tensors in the order given, each with `rows` times as many elements, and reads the header.

@@ -3,11 +3,9 @@
 
 #![allow(unsafe_code, reason = "mapping files is what is tested; the call carries its proof")]
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use tempfile::TempDir;
 use waystation_format::{Class, Code, Digest, Entry, Result};
 use waystation_reader::{Checkpoint, Listed, State, latest, list};
 use waystation_store::testing::{Errno, FailingFs, Op};
@@ -43,7 +41,10 @@ pub fn run(data: &[u8]) {
         Arc::new(DirStore::open(Arc::new(failing), Path::new("")).expect("the root is there"));
     same(&expected, &reader::answers(&slow), "few bytes at a time");
 
-    let placed = place(&directory).expect("a temporary directory can be filled");
+    let placed = tempfile::Builder::new().prefix("waystation-fuzz-").tempdir();
+    let placed = placed.expect("a temporary directory can be made");
+    // What the disk cannot hold is left out in memory, too.
+    directory.place(placed.path());
     let store = open_path(placed.path()).expect("it was made just now");
     same(&expected, &reader::answers(&store), "files on disk");
     if expected.read.is_ok() || !expected.findings.is_empty() {
@@ -99,27 +100,6 @@ fn same(a: &Answers, b: &Answers, what: &str) {
     for (a, b) in a.findings.iter().zip(&b.findings) {
         judge::same(a, b, what);
     }
-}
-
-/// The directory on disk; what the file system cannot hold is left out, as it is in memory.
-fn place(directory: &Directory) -> std::io::Result<TempDir> {
-    let placed = tempfile::Builder::new().prefix("waystation-fuzz-").tempdir()?;
-    let at = |path: &String| {
-        let whole = placed.path().join(path);
-        let made = whole.parent().is_none_or(|folder| fs::create_dir_all(folder).is_ok());
-        made.then_some(whole)
-    };
-    for (path, bytes) in &directory.files {
-        if let Some(path) = at(path) {
-            let _ = fs::write(path, bytes);
-        }
-    }
-    for path in &directory.others {
-        if let Some(path) = at(path) {
-            let _ = std::os::unix::fs::symlink("nowhere", path);
-        }
-    }
-    Ok(placed)
 }
 
 /// Views of every tensor, beside what reading it gives.

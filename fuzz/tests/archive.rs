@@ -29,8 +29,30 @@ fn a_run_goes_to_disk_and_back() {
     let packed = archive("pack", &folder, &again);
     assert!(packed.status.success(), "{packed:?}");
     assert_eq!(&gen_archive::decode(&fs::read(&again).unwrap()).files, files);
+    // What an input cannot say is not left out in silence, and a pipe is not waited for.
+    std::os::unix::fs::symlink("nowhere", folder.join("link")).unwrap();
+    let refused = archive("pack", &folder, &again);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("link: no file"));
     // What is there is not written over.
     assert_eq!(archive("unpack", &input, &folder).status.code(), Some(1));
+}
+
+#[test]
+fn what_no_disk_holds_is_named_and_what_is_no_file_is_a_link() {
+    let regressions = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
+    let scratch = tempfile::tempdir().unwrap();
+    for (input, said) in [
+        ("sources/folder-under-a-file", "left out"),
+        ("open/manifest-is-no-file", "a symbolic link to nothing"),
+    ] {
+        let folder = scratch.path().join(said);
+        let unpacked = archive("unpack", &regressions.join(input), &folder);
+        assert!(unpacked.status.success(), "{input}: {unpacked:?}");
+        assert!(String::from_utf8(unpacked.stdout).unwrap().contains(said), "{input}");
+    }
+    let link = scratch.path().join("a symbolic link to nothing/manifest.json");
+    assert!(fs::symlink_metadata(link).unwrap().is_symlink());
 }
 
 #[test]

@@ -3,13 +3,13 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for a terminal")]
 
-use std::fs;
+use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use waystation_conformance::files::Files;
 use waystation_fuzz::differential::RECIPE;
-use waystation_fuzz::gen_archive::{self, Directory};
+use waystation_fuzz::gen_archive;
 
 const USAGE: &str = "usage: waystation-fuzz-archive unpack FILE FOLDER
        waystation-fuzz-archive pack FOLDER FILE
@@ -49,29 +49,28 @@ fn unpack(file: &Path, folder: &Path) -> Result<String> {
             file.display()
         ));
     }
-    let Directory { files, others, .. } = gen_archive::decode(&bytes);
+    let directory = gen_archive::decode(&bytes);
     fs::create_dir(folder).map_err(|e| of(folder, &e))?;
-    for (path, bytes) in &files {
-        let whole = folder.join(path);
-        let made = whole.parent().map_or(Ok(()), fs::create_dir_all);
-        made.and_then(|()| fs::write(&whole, bytes)).map_err(|e| of(&whole, &e))?;
+    let left = directory.place(folder);
+    for (path, bytes) in &directory.files {
         println!("{path} ({} bytes)", bytes.len());
     }
-    for path in &others {
-        println!("{path}: something that is no file; left out");
+    for path in &directory.others {
+        println!("{path}: a symbolic link to nothing, for something that is no file");
     }
-    Ok(format!("{} files in {}", files.len(), folder.display()))
+    for (path, why) in &left {
+        println!("{path}: left out: {why}");
+    }
+    let all = directory.files.len() + directory.others.len();
+    Ok(format!("{} of {all} files in {}", all - left.len(), folder.display()))
 }
 
 fn pack(folder: &Path, file: &Path) -> Result<String> {
     let mut files = Files::new();
-    for path in listed(folder)? {
-        if path.is_dir() {
-            for inner in listed(&path)? {
-                add(&mut files, folder, &inner)?;
-            }
-        } else {
-            add(&mut files, folder, &path)?;
+    for (path, kind) in listed(folder)? {
+        let within = if kind.is_dir() { listed(&path)? } else { vec![(path, kind)] };
+        for (path, kind) in within {
+            add(&mut files, folder, &path, kind)?;
         }
     }
     let bytes = gen_archive::encode(None, &files);
@@ -85,12 +84,18 @@ fn pack(folder: &Path, file: &Path) -> Result<String> {
     Ok(format!("{} files in {} bytes", files.len(), bytes.len()))
 }
 
-fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
+fn listed(folder: &Path) -> Result<Vec<(PathBuf, FileType)>> {
     let entries = fs::read_dir(folder).map_err(|e| of(folder, &e))?;
-    entries.map(|entry| entry.map(|entry| entry.path()).map_err(|e| of(folder, &e))).collect()
+    entries
+        .map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?))))
+        .map(|entry| entry.map_err(|e| of(folder, &e)))
+        .collect()
 }
 
-fn add(files: &mut Files, folder: &Path, path: &Path) -> Result<()> {
+fn add(files: &mut Files, folder: &Path, path: &Path, kind: FileType) -> Result<()> {
+    if !kind.is_file() {
+        return Err(format!("{}: no file, or too deep: an input cannot say it", path.display()));
+    }
     let name = path.strip_prefix(folder).ok().and_then(Path::to_str);
     let name = name.ok_or_else(|| format!("{}: a name that is not UTF-8", path.display()))?;
     files.insert(name.to_owned(), fs::read(path).map_err(|e| of(path, &e))?);
