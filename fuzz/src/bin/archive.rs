@@ -61,8 +61,8 @@ fn unpack(file: &Path, folder: &Path) -> Result<String> {
     for (path, why) in &left {
         println!("{path}: left out: {why}");
     }
-    let all = directory.files.len() + directory.others.len();
-    Ok(format!("{} of {all} files in {}", all - left.len(), folder.display()))
+    let (files, links) = (directory.files.len(), directory.others.len());
+    Ok(format!("{}: {files} files, {links} links, {} left out", folder.display(), left.len()))
 }
 
 fn pack(folder: &Path, file: &Path) -> Result<String> {
